@@ -1,0 +1,84 @@
+"""Match bits for copied rows: a preserved row that was sent to several regions is unmatched when all copies are.
+
+Whether a row matches is a function of the columns that the condition reads. So the bits need no row ids: the
+distinct values of those columns that matched somewhere are collected, and the copied rows are compared with them.
+Only rows of copied keys take part. Cost: one more pass over the inputs, filtered to those keys.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from evenkeel.conditions import bound
+from evenkeel.plan import TwoWay
+from evenkeel.spark.binding import BoundJoin
+from evenkeel.spark.exchange import exchange, key_sql, replicated_keys, route
+from evenkeel.types import SIDES, Side, other
+
+
+def unmatched_copies(join: BoundJoin, plan: TwoWay, side: Side) -> DataFrame:
+    """The copied rows of a preserved side that the regions left out: unmatched ones, or for a semi-join matched."""
+    assert plan.chosen is not None
+    hashes = replicated_keys(join.side(side), plan.chosen.layout, side)
+    mine = _of_keys(join, side, hashes)
+    theirs = _of_keys(join, other(side), hashes)
+    if not join.condition.residual:
+        matched, on = _key_set(join, side, theirs)
+    else:
+        matched, on = _matched_values(join, plan, side, mine, theirs)
+    how = "left_semi" if join.how == "left_semi" else "left_anti"
+    return mine.join(matched, F.expr(on), how).select(*join.columns(side))
+
+
+def _of_keys(join: BoundJoin, side: Side, hashes: DataFrame | None) -> DataFrame:
+    """The rows whose key is copied."""
+    df = join.side(side)
+    if hashes is None:
+        return df
+    return df.join(F.broadcast(hashes), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
+
+
+def _key_set(join: BoundJoin, side: Side, theirs: DataFrame) -> tuple[DataFrame, str]:
+    """Without a residual condition a row matches when its key is there at all."""
+    keys = [F.col(e.sql(other(side))).alias(f"_m{i}") for i, e in enumerate(join.condition.equi)]
+    on = " AND ".join(
+        f"{e.sql(side)} {'<=>' if e.null_safe else '='} _m{i}" for i, e in enumerate(join.condition.equi)
+    )
+    if not keys:
+        return theirs.select(F.lit(1).alias("_m")).limit(1), "_m = 1"
+    return theirs.select(*keys).distinct(), on
+
+
+def _matched_values(
+    join: BoundJoin, plan: TwoWay, side: Side, mine: DataFrame, theirs: DataFrame
+) -> tuple[DataFrame, str]:
+    """The values of the condition's columns that found a partner in some region."""
+    assert plan.chosen is not None and plan.local is not None
+    part = {side: mine, other(side): theirs}
+    small = BoundJoin(
+        part["left"], part["right"], join.condition, join.how, join.key_types, join.names, join.suffixes
+    )
+    read = [bound(side, i) for i in join.condition.columns[side]]
+    if plan.chosen.scheme == "broadcast":
+        sql = plan.local.on(join.condition).replace("(_l_region = _r_region)", "(true)")
+        pairs = theirs.join(F.broadcast(mine), F.expr(sql), "inner")
+    else:
+        layout = plan.chosen.layout
+        sent = {s: exchange(route(small, s, layout, False), layout.workers, with_copies=False) for s in SIDES}
+        pairs = sent[side].df.join(
+            sent[other(side)].df.hint("merge"), F.expr(plan.local.on(join.condition)), "left_semi"
+        )
+    values = [_groupable(mine, c).alias(f"_m{i}") for i, c in enumerate(read)]
+    on = " AND ".join(f"{_groupable_sql(mine, c)} <=> _m{i}" for i, c in enumerate(read))
+    return pairs.select(*values).distinct(), on
+
+
+def _groupable_sql(df: DataFrame, column: str) -> str:
+    """Maps cannot be grouped by; their entries can."""
+    return f"map_entries({column})" if isinstance(df.schema[column].dataType, T.MapType) else column
+
+
+def _groupable(df: DataFrame, column: str):  # type: ignore[no-untyped-def]
+    return F.expr(_groupable_sql(df, column))

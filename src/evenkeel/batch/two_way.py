@@ -1,0 +1,166 @@
+"""`ek.plan` and `ek.join`: bind the request, collect statistics, optimize, and run it on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from html import escape
+
+from pyspark.sql import DataFrame, SparkSession
+
+from evenkeel.batch.execute import execute
+from evenkeel.batch.measure import measure_by_counting, measure_by_running
+from evenkeel.plan import Facts, TwoWay, explain, optimize
+from evenkeel.report import LoadReport
+from evenkeel.schemes import Layout
+from evenkeel.spark.binding import BoundJoin, bind
+from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes
+from evenkeel.spark.statistics import collect
+from evenkeel.types import SIDES, Side, parse_how, parse_scheme, parse_workers
+
+On = str | Sequence[str] | None
+WITHOUT_STATISTICS = ("hash", "broadcast")
+
+
+def plan(
+    left: DataFrame,
+    right: DataFrame,
+    on: On,
+    how: str = "inner",
+    *,
+    scheme: str = "auto",
+    workers: int | None = None,
+    suffixes: tuple[str, str] = ("", "_r"),
+) -> JoinPlan:
+    """Plan a join that no skew can slow down, without running it.
+
+    Reads the key columns of both inputs once for statistics (a sample of large inputs), unless the scheme is
+    `hash` or `broadcast`. See `join` for the parameters.
+    """
+    joined, asked = parse_how(how), parse_scheme(scheme)
+    count = None if workers is None else parse_workers(workers)
+    if len(suffixes) != 2:
+        raise ValueError(f"suffixes={suffixes!r}: give one for the left and one for the right input")
+    request = bind(left, right, on, joined, (suffixes[0], suffixes[1]))
+    spark = left.sparkSession
+    regions = count or int(_conf(spark, "spark.sql.shuffle.partitions", "200"))
+    explained: dict[Side, str] = {s: explain_text(request.side(s)) for s in SIDES}
+    facts = Facts(
+        {s: row_bytes(request.side(s).schema) for s in SIDES},
+        {s: keeps_order(explained[s]) for s in SIDES},
+        _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760")),
+    )
+    draft = TwoWay(request.condition, joined, regions, asked, facts)
+    made = JoinPlan(request, draft, explained)
+    made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at
+    return made
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    on: On,
+    how: str = "inner",
+    *,
+    scheme: str = "auto",
+    workers: int | None = None,
+    suffixes: tuple[str, str] = ("", "_r"),
+) -> DataFrame:
+    """Join two DataFrames; the result is a plain DataFrame, as lazy as any.
+
+    on        a column name, a list of names, or a condition over l and r: "l.id = r.user AND l.t < r.until"
+    how       inner, left, right, full, left_semi, left_anti, cross, or a synonym that Spark knows
+    scheme    auto, hash, broadcast or heavy_light
+    workers   how many regions to balance over; Spark's number of shuffle partitions if not given
+    suffixes  for column names that both inputs have
+    """
+    return plan(left, right, on, how, scheme=scheme, workers=workers, suffixes=suffixes).execute()
+
+
+class JoinPlan:
+    """A planned join: look at it with explain(), run it with execute(), weigh it with measure()."""
+
+    def __init__(self, request: BoundJoin, draft: TwoWay, explained: dict[Side, str]) -> None:
+        self._request = request
+        self._draft = draft
+        self._explained = explained
+
+    @cached_property
+    def tree(self) -> TwoWay:
+        """The plan as a frozen value."""
+        if self._draft.requested in WITHOUT_STATISTICS or not self._draft.condition.equi:
+            return optimize(self._draft)
+        return self._weighed
+
+    @cached_property
+    def _weighed(self) -> TwoWay:
+        """The plan with statistics, collected now if the scheme did not need them."""
+        stats = collect(self._request, self._explained, self._draft.facts.row_bytes)
+        return optimize(replace(self._draft, stats=stats))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme that was chosen; a join left to Spark is `hash`, its own way."""
+        return self.tree.chosen.scheme if self.tree.chosen is not None else "hash"
+
+    @property
+    def native(self) -> bool:
+        """Whether the join is left to Spark untouched."""
+        return self.tree.native
+
+    @property
+    def layout(self) -> Layout:
+        chosen = self.tree.chosen or self._weighed.chosen
+        assert chosen is not None
+        return chosen.layout
+
+    @property
+    def predicted(self) -> LoadReport:
+        """The load of every region, as the statistics foretell it."""
+        chosen = self._weighed.chosen
+        assert chosen is not None and chosen.layout.predicted is not None
+        return chosen.layout.predicted
+
+    @property
+    def replication(self) -> float:
+        """Rows shipped / rows read, as predicted."""
+        return self.predicted.replication
+
+    def explain(self) -> str:
+        """What the join is, what is known of its inputs, what was considered, what was chosen and why."""
+        return explain(self._weighed)
+
+    def execute(self) -> DataFrame:
+        """The result, lazily."""
+        return execute(self._request, self.tree)
+
+    def measure(self, *, run: bool = True) -> LoadReport:
+        """The load of every region as it is.
+
+        Runs the join, counts rows in and out of every region, and times its task where Spark's UI is on. With
+        run=False pairs are counted key by key without forming them: exact, and quick where the output is huge.
+        """
+        by = measure_by_running if run else measure_by_counting
+        return by(self._request, self.tree)
+
+    def __repr__(self) -> str:
+        return self.explain()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.explain())}</pre>{self.predicted._repr_html_()}"
+
+
+def _conf(spark: SparkSession, key: str, default: str) -> str:
+    return str(spark.conf.get(key, default))
+
+
+def _bytes(text: str) -> float:
+    """Spark writes sizes as '10485760', '10485760b' or '10MB'."""
+    units = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+    digits = text.lower().rstrip("bkmgtie")
+    unit = text.lower()[len(digits) :][:1] or "b"
+    try:
+        return float(digits) * units[unit]
+    except (ValueError, KeyError):
+        return 10.0 * 2**20

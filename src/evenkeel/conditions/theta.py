@@ -1,0 +1,13 @@
+"""Any other predicate of a pair of rows: it is checked where the pair meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Theta:
+    """A boolean SQL expression over the bound column names."""
+
+    sql: str
+    text: str

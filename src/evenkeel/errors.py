@@ -1,0 +1,180 @@
+"""Every error says what is wrong, then after an empty line how to mend it.
+
+Errors are built by named constructors, so that one mistake has one message wherever it is made.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EvenkeelError(Exception):
+    """Base of everything this library raises on purpose."""
+
+    @classmethod
+    def _make(cls, problem: str, hint: str) -> EvenkeelError:
+        return cls(f"{problem}\n\nHint: {hint}")
+
+
+def _near(name: str, available: Iterable[str]) -> str:
+    available = list(available)
+    by_lower = {a.lower(): a for a in available}
+    close = [by_lower[m] for m in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    if close:
+        return "did you mean " + " or ".join(f"'{c}'" for c in close) + "?"
+    shown = ", ".join(f"'{a}'" for a in available[:12])
+    return f"the columns are {shown}{', …' if len(available) > 12 else ''}."
+
+
+class UnknownColumn(EvenkeelError):
+    @classmethod
+    def in_condition(cls, name: str, side: str, available: Iterable[str]) -> EvenkeelError:
+        return cls._make(f"The {side} input has no column '{name}'.", _near(name, available))
+
+    @classmethod
+    def in_either(cls, name: str, left: Iterable[str], right: Iterable[str]) -> EvenkeelError:
+        return cls._make(
+            f"Neither input has a column '{name}'.", _near(name, dict.fromkeys([*left, *right]))
+        )
+
+
+class AmbiguousColumn(EvenkeelError):
+    @classmethod
+    def in_condition(cls, name: str) -> EvenkeelError:
+        return cls._make(
+            f"Both inputs have a column '{name}', so '{name}' alone could mean either.",
+            f"write 'l.{name}' for the left input or 'r.{name}' for the right one.",
+        )
+
+    @classmethod
+    def repeated(cls, name: str, side: str) -> EvenkeelError:
+        return cls._make(
+            f"The {side} input has more than one column called '{name}'.",
+            "rename one of them, with df.toDF(...) or withColumnRenamed, before joining.",
+        )
+
+    @classmethod
+    def in_result(cls, name: str, suffixes: tuple[str, str]) -> EvenkeelError:
+        return cls._make(
+            f"The result would have two columns called '{name}' with suffixes={suffixes!r}.",
+            "choose other suffixes, such as suffixes=('', '_right').",
+        )
+
+
+class UnparsableCondition(EvenkeelError):
+    @classmethod
+    def at(cls, text: str, start: int, end: int, why: str) -> EvenkeelError:
+        line_start = text.rfind("\n", 0, start) + 1
+        line_end = text.find("\n", start)
+        line = text[line_start : line_end if line_end >= 0 else len(text)]
+        mark = " " * (start - line_start) + "^" * max(1, min(end, line_start + len(line)) - start)
+        return cls._make(
+            f"The condition cannot be read: {why}\n\n    {line}\n    {mark}",
+            "a condition is SQL over l and r, such as \"l.user_id = r.id AND l.t < r.until\".",
+        )
+
+    @classmethod
+    def empty(cls) -> EvenkeelError:
+        return cls._make(
+            "The join condition is empty.",
+            "name a column that both inputs have, a list of such names, or a condition over l and r; "
+            "for every pair of rows use how='cross' with on=None.",
+        )
+
+    @classmethod
+    def wrong_type(cls, on: object) -> EvenkeelError:
+        return cls._make(
+            f"`on` is a {type(on).__name__}: {on!r}.",
+            "pass a column name, a list of column names, or a condition as text.",
+        )
+
+    @classmethod
+    def refused_by_spark(cls, text: str, message: str) -> EvenkeelError:
+        return cls._make(
+            f"Spark does not accept the condition '{text}':\n\n    {message}",
+            "try the same condition in left.alias('l').join(right.alias('r'), expr(...)) to narrow it down.",
+        )
+
+
+class OneSidedCondition(EvenkeelError):
+    @classmethod
+    def missing(cls, side: str, text: str) -> EvenkeelError:
+        letter = side[0]
+        return cls._make(
+            f"The condition '{text}' names no column of the {side} input.",
+            f"compare a column of each input, such as \"l.id = r.id\" ('{letter}.' is the {side} one); "
+            "for every pair of rows use how='cross' with on=None.",
+        )
+
+
+class IncomparableTypes(EvenkeelError):
+    @classmethod
+    def in_key(cls, text: str, left: str, right: str) -> EvenkeelError:
+        return cls._make(
+            f"'{text}' compares {left} with {right}.",
+            "cast one side, for example \"cast(l.id AS string) = r.id\", so that both have one type.",
+        )
+
+    @classmethod
+    def unorderable(cls, text: str, kind: str) -> EvenkeelError:
+        return cls._make(
+            f"'{text}' compares values of type {kind}, which have no order.",
+            "compare a field of it, or a rendering such as to_json(...), instead.",
+        )
+
+
+class UnknownOption(EvenkeelError):
+    @classmethod
+    def of(cls, what: str, value: object, allowed: Iterable[str]) -> EvenkeelError:
+        allowed = list(allowed)
+        close = difflib.get_close_matches(str(value), allowed, n=1)
+        guess = f"did you mean '{close[0]}'? " if close else ""
+        return cls._make(f"There is no {what} {value!r}.", f"{guess}Choose one of {', '.join(allowed)}.")
+
+
+class InvalidWorkers(EvenkeelError):
+    @classmethod
+    def of(cls, value: object) -> EvenkeelError:
+        return cls._make(
+            f"workers={value!r}, but a join needs at least one worker.",
+            "pass a positive integer, or None for Spark's own number of shuffle partitions.",
+        )
+
+
+class SchemeNotApplicable(EvenkeelError):
+    @classmethod
+    def needs_equality(cls, scheme: str, text: str) -> EvenkeelError:
+        return cls._make(
+            f"The scheme '{scheme}' routes rows by key, and '{text}' has no equality between the inputs.",
+            "use scheme='auto' or 'broadcast', or add an equality such as \"l.site = r.site\".",
+        )
+
+    @classmethod
+    def too_many_regions(cls, workers: int, most: int) -> EvenkeelError:
+        return cls._make(
+            f"workers={workers} asks for more regions than Spark can number ({most}).",
+            "ask for fewer; a few times the number of cores is plenty.",
+        )
+
+
+class NotMeasurable(EvenkeelError):
+    @classmethod
+    def by_counting(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"The output of '{text}' cannot be counted key by key.",
+            "use measure(), which runs the join; counting covers equalities alone.",
+        )
+
+
+class UnreadableInput(EvenkeelError):
+    @classmethod
+    def at(cls, path: str, why: str) -> EvenkeelError:
+        return cls._make(
+            f"'{path}' cannot be read: {why}",
+            "give a .parquet, .csv or .json file, or a folder of such files.",
+        )
+
+    @classmethod
+    def target_exists(cls, path: str) -> EvenkeelError:
+        return cls._make(f"'{path}' exists already.", "choose another --out, or add --overwrite.")

@@ -1,0 +1,13 @@
+"""The local joins. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from evenkeel.local.base import LocalJoin
+from evenkeel.local.merge_on_hash import MergeOnHash
+from evenkeel.local.merge_on_key import MergeOnKey
+
+LOCAL_JOINS: tuple[LocalJoin, ...] = (MergeOnHash(), MergeOnKey())
+
+
+def local_named(name: str) -> LocalJoin:
+    return next(j for j in LOCAL_JOINS if j.name == name)

@@ -1,0 +1,122 @@
+"""`explain()` teaches: what the join is, what is known, what was considered, what was chosen and why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenkeel import charts
+from evenkeel.plan.nodes import TwoWay
+from evenkeel.schemes.heavy_light import HeavyLightLayout
+from evenkeel.types import SIDES, Side
+
+AQE_THRESHOLD = 256 * 2**20
+AQE_FACTOR = 5.0
+AQE_SPLITS: dict[str, tuple[Side, ...]] = {
+    "inner": ("left", "right"),
+    "cross": ("left", "right"),
+    "left": ("left",),
+    "left_semi": ("left",),
+    "left_anti": ("left",),
+    "right": ("right",),
+    "full": (),
+}
+"""Which sides Spark's OptimizeSkewedJoin splits for which join type."""
+
+
+def explain(plan: TwoWay) -> str:
+    parts = [_condition(plan), _statistics(plan), _candidates(plan), _choice(plan), _aqe(plan)]
+    return "\n".join(p for p in parts if p)
+
+
+def _condition(plan: TwoWay) -> str:
+    lines = [f"{plan.how} join on {plan.condition.text}  [{plan.condition.kind}, {plan.workers} workers]"]
+    for theta in plan.condition.residual:
+        lines.append(f"  checked where pairs meet: {theta.text}")
+    return "\n".join(lines)
+
+
+def _statistics(plan: TwoWay) -> str:
+    if plan.stats is None:
+        return "statistics: none were needed"
+    read = {s: plan.stats.of(s).fraction for s in SIDES}
+    how_read = ", ".join(f"{f:.0%} of the {s} rows" for s, f in read.items() if f < 1) or "all rows"
+    lines = [f"statistics ({how_read} read, keys only, {plan.stats.seconds:.2f} s; ~ marks an estimate)"]
+    for side in SIDES:
+        s = plan.stats.of(side)
+        lines.append(f"  {side:5s} {s.rows} rows, {s.distinct} keys, {s.null_rows} NULL keys")
+    keys, left, right = plan.stats.known_keys()
+    pairs = left * right
+    total = float(pairs.sum()) + plan.stats.tail(left, right)[2]
+    for i in np.argsort(-(pairs + left + right), kind="stable")[:5]:
+        share = f", {pairs[i] / total:.1%} of the pairs" if total else ""
+        lines.append(f"  hot: {plan.stats.label(int(keys[i]))}: ~{left[i]:,.0f} x ~{right[i]:,.0f} rows{share}")
+    return "\n".join(lines)
+
+
+def _candidates(plan: TwoWay) -> str:
+    if not plan.candidates:
+        return ""
+    lines = ["schemes considered    heaviest / mean   replication      cost   (heaviest region, in shuffled rows)"]
+    for c in plan.candidates:
+        load = c.layout.predicted
+        if load is None:
+            continue
+        mark = "->" if plan.chosen is not None and c.scheme == plan.chosen.scheme else "  "
+        note = f"   {c.note}" if c.note else ""
+        lines.append(f"{mark} {c.scheme:17s} {load.skew_degree:15.2f} {load.replication:13.2f} {c.cost:12,.0f}{note}")
+    return "\n".join(lines)
+
+
+def _choice(plan: TwoWay) -> str:
+    if plan.native:
+        return f"choice: left to Spark untouched, because {plan.reason}"
+    assert plan.chosen is not None and plan.local is not None
+    lines = [f"choice: {plan.chosen.scheme} ({plan.reason})"]
+    layout = plan.chosen.layout
+    if isinstance(layout, HeavyLightLayout):
+        split = [g for g in layout.grids if g.cells > 1]
+        shapes = ", ".join(f"{g.a} x {g.b}" for g in sorted(split, key=lambda g: -g.cells)[:5])
+        lines.append(
+            f"  {len(split):,} hot keys in grids{' (' + shapes + ')' if shapes else ''}, "
+            f"{len(layout.grids) - len(split):,} more keys packed longest first, the tail hashed"
+        )
+        for side in SIDES:
+            spread = "their position" if plan.facts.stable_order[side] else "a hash of their content"
+            lines.append(f"  rows of a hot {side} key are spread by {spread}")
+    if plan.chosen.scheme != "broadcast":
+        lines.append(f"  local join: {plan.local.name} ({plan.local.summary})")
+    if layout.predicted is not None and plan.stats is not None:
+        lines.append("  predicted load per region:")
+        lines.append(charts.bars(layout.predicted.weights, height=2, width=80))
+    return "\n".join(lines)
+
+
+def _aqe(plan: TwoWay) -> str:
+    """What Spark's adaptive execution would have done about the same skew."""
+    hashed = plan.candidate("hash")
+    if plan.stats is None or hashed is None or hashed.layout.predicted is None:
+        return ""
+    if hashed.layout.predicted.skew_degree <= 1.5:
+        return "Spark's AQE: nothing to split"
+    splits = AQE_SPLITS[plan.how]
+    if not splits:
+        return f"Spark's AQE would not split it: it never splits a {plan.how} join"
+    keys, left, right = plan.stats.known_keys()
+    counts = {"left": left, "right": right}
+    reasons = []
+    for side in splits:
+        stats, width = plan.stats.of(side), plan.facts.row_bytes[side]
+        region = np.full(plan.workers, stats.tail_rows / plan.workers)
+        np.add.at(region, np.mod(keys, plan.workers), counts[side])
+        largest, median = float(region.max()) * width, float(np.median(region)) * width
+        if largest > max(AQE_THRESHOLD, AQE_FACTOR * median):
+            return (
+                f"Spark's AQE might split the {side} side: its largest partition has about {largest / 2**20:,.0f} MB; "
+                "it would follow map outputs, not keys"
+            )
+        reasons.append(f"{side} {largest / 2**20:,.1f} MB")
+    only = "" if len(splits) == 2 else f"of a {plan.how} join it splits only the {splits[0]} side, and "
+    return (
+        f"Spark's AQE would not split it: {only}it looks at bytes, and the largest partition "
+        f"({', '.join(reasons)}) is below its threshold of 256 MB and 5 x the median"
+    )

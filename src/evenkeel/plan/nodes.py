@@ -1,0 +1,52 @@
+"""A two-way join as a frozen value that the rules fill in, one field after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evenkeel.conditions import Condition
+from evenkeel.local import LocalJoin
+from evenkeel.schemes import Layout, Problem
+from evenkeel.stats import JoinStats
+from evenkeel.types import SIDES, How, SchemeName, Side
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the inputs without reading them."""
+
+    row_bytes: dict[Side, float] = field(default_factory=lambda: {s: 64.0 for s in SIDES})
+    stable_order: dict[Side, bool] = field(default_factory=lambda: {s: False for s in SIDES})
+    """Whether a retried task would see the rows in the same order again."""
+    broadcast_limit: float = 10 * 1024 * 1024
+    """Spark's autoBroadcastJoinThreshold in bytes; below 0 is never."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A scheme that was considered. `cost` is the heaviest region, in units of one shuffled row."""
+
+    scheme: str
+    layout: Layout
+    cost: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TwoWay:
+    condition: Condition
+    how: How
+    workers: int
+    requested: SchemeName
+    facts: Facts
+    stats: JoinStats | None = None
+    problem: Problem | None = None
+    candidates: tuple[Candidate, ...] = ()
+    chosen: Candidate | None = None
+    native: bool = False
+    """Left to Spark as it is."""
+    reason: str = ""
+    local: LocalJoin | None = None
+
+    def candidate(self, scheme: str) -> Candidate | None:
+        return next((c for c in self.candidates if c.scheme == scheme), None)

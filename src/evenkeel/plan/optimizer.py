@@ -1,0 +1,23 @@
+"""The optimizer: a tuple of functions plan -> plan, and a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from evenkeel.plan.nodes import TwoWay
+from evenkeel.plan.rules import check, choose_local, choose_scheme, fit_schemes, pose
+
+Rule = Callable[[TwoWay], TwoWay]
+
+RULES: tuple[Rule, ...] = (
+    pose,  # first, because schemes are fitted to the problem it states
+    fit_schemes,  # before choose_scheme, because a choice compares predictions
+    choose_scheme,  # before choose_local, because the layout decides how much of a region is output
+    choose_local,
+    check,  # last and changes nothing: refuses a plan that could not be run
+)
+
+
+def optimize(plan: TwoWay) -> TwoWay:
+    return reduce(lambda p, rule: rule(p), RULES, plan)

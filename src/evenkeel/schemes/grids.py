@@ -1,0 +1,65 @@
+"""Grids for hot keys and places for everything: the arithmetic of the heavy-light scheme.
+
+A key with R left and S right rows may get a grid of a x b regions. Left rows are cut into a parts and
+each part goes to the b regions of its row; right rows are cut into b parts and go down the columns:
+
+             S part 0   S part 1   S part 2
+    R part 0 [ region ] [ region ] [ region ]      a cell reads R/a + S/b rows
+    R part 1 [ region ] [ region ] [ region ]      and gives R*S / (a*b) pairs
+
+HyperCube (Streaming HyperCube, section 2.2) sets a : b = R : S and a*b in proportion to the key's output,
+as real numbers. Here they are integers, found while packing: of the grids that still fit under a ceiling,
+the one that ships least. So no worker is wasted on rounding, and a key that fits whole stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenkeel.report import weight
+from evenkeel.types import Float64, Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """a parts of the left by b parts of the right."""
+
+    a: int
+    b: int
+
+    @property
+    def cells(self) -> int:
+        return self.a * self.b
+
+    def cell_rows(self, left: float, right: float) -> float:
+        return left / self.a + right / self.b
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """All grids of at most `workers` cells within the given limits: about workers * log(workers) of them."""
+
+    a: Int64
+    b: Int64
+
+    @classmethod
+    def within(cls, workers: int, most_a: int, most_b: int) -> Shapes:
+        a = np.arange(1, min(workers, most_a) + 1)
+        widest = np.minimum(workers // a, most_b)
+        return cls(np.repeat(a, widest), np.concatenate([np.arange(1, n + 1) for n in widest]))
+
+    def best(self, left: float, right: float, out: float, loads: Float64, ceiling: float) -> tuple[Grid, float]:
+        """The grid that ships least among those that fit under the ceiling, with the rows it ships.
+
+        A grid of n cells goes to the n lightest regions; `loads` are ascending. Where none fits, the one that
+        ends lowest.
+        """
+        a = self.a[(self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))]
+        b = self.b[(self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))]
+        shipped = left * b + right * a
+        top = loads[a * b - 1] + weight(left / a + right / b, out / (a * b))
+        fits = np.flatnonzero(top <= ceiling)
+        at = fits[np.lexsort((top[fits], shipped[fits]))[0]] if len(fits) else np.lexsort((shipped, top))[0]
+        return Grid(int(a[at]), int(b[at])), float(shipped[at])

@@ -1,0 +1,163 @@
+"""A join bound to two DataFrames: columns renamed by position, keys brought to one type, the result's shape.
+
+Everything that can be wrong with a request is found here or while parsing, before any Spark job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from evenkeel.conditions import Condition, Equi, Names, bound, parse_on
+from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition
+from evenkeel.spark.inputs import contains_type
+from evenkeel.types import SIDES, How, Side
+
+_UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
+_FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
+    (T.NumericType,),
+    (T.DateType, T.TimestampType, T.TimestampNTZType),
+    (T.StringType,),
+)
+"""Types that compare with one another; any other pair must be of one type."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundJoin:
+    left: DataFrame
+    right: DataFrame
+    condition: Condition
+    how: How
+    key_types: tuple[T.DataType, ...]
+    names: Names
+    suffixes: tuple[str, str]
+
+    def side(self, side: Side) -> DataFrame:
+        return self.left if side == "left" else self.right
+
+    def columns(self, side: Side) -> list[str]:
+        return [bound(side, i) for i in range(len(self.names.of(side)))]
+
+    def key_columns(self, side: Side) -> list[str]:
+        return [e.sql(side) for e in self.condition.equi]
+
+    def project(self, joined: DataFrame) -> DataFrame:
+        """The result as the user named it: shared names keep the left column and suffix the right one."""
+        return joined.select(*result_columns(self.names, self.condition, self.how, self.suffixes))
+
+
+def bind(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str] | None,
+    how: How,
+    suffixes: tuple[str, str],
+) -> BoundJoin:
+    names = Names(tuple(left.columns), tuple(right.columns))
+    condition = parse_on(on, how, names)
+    result_columns(names, condition, how, suffixes)
+    frames = {
+        "left": left.toDF(*(bound("left", i) for i in range(len(names.left)))),
+        "right": right.toDF(*(bound("right", i) for i in range(len(names.right)))),
+    }
+    _analyze(frames["left"], frames["right"], condition)
+    keys = [_key(frames["left"], frames["right"], e) for e in condition.equi]
+    equi = []
+    for i, (e, kind) in enumerate(zip(condition.equi, keys, strict=True)):
+        sql = {}
+        for side in SIDES:
+            sql[side] = e.sql(side).strip("`")
+            if sql[side] not in frames[side].columns or frames[side].schema[sql[side]].dataType != kind:
+                name = f"_{side[0]}k{i}"
+                frames[side] = frames[side].withColumn(name, F.expr(e.sql(side)).cast(kind))
+                sql[side] = name
+        equi.append(Equi(sql["left"], sql["right"], e.null_safe, e.text))
+    return BoundJoin(
+        frames["left"], frames["right"], replace(condition, equi=tuple(equi)), how, tuple(keys), names, suffixes
+    )
+
+
+def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
+    """Let Spark's analyzer see the condition; it starts no job."""
+    sql = [f"({e.left}) {'<=>' if e.null_safe else '='} ({e.right})" for e in condition.equi]
+    sql += [f"({t.sql})" for t in condition.residual]
+    for text, shown in zip(sql, [e.text for e in condition.equi] + [t.text for t in condition.residual], strict=True):
+        try:
+            kind = left.crossJoin(right).select(F.expr(text).alias("c")).schema["c"].dataType
+        except AnalysisException as error:
+            message = str(error).split(" SQLSTATE")[0].splitlines()[0]
+            for e in condition.equi:
+                if e.text == shown and "DATATYPE_MISMATCH" in str(error):
+                    kinds = [_type_of(left, e.left), _type_of(right, e.right)]
+                    _comparable(e, *kinds)
+            raise UnparsableCondition.refused_by_spark(shown, message) from None
+        if not isinstance(kind, T.BooleanType):
+            raise UnparsableCondition.refused_by_spark(shown, f"it is a {kind.simpleString()}, not true or false")
+
+
+def _type_of(df: DataFrame, sql: str) -> T.DataType:
+    return df.select(F.expr(sql).alias("k")).schema["k"].dataType
+
+
+def _comparable(e: Equi, left: T.DataType, right: T.DataType) -> None:
+    for kind in (left, right):
+        if contains_type(kind, _UNORDERED):
+            raise IncomparableTypes.unorderable(e.text, kind.simpleString())
+    if left == right or isinstance(left, T.NullType) or isinstance(right, T.NullType):
+        return
+    for family in _FAMILIES:
+        if isinstance(left, family) and isinstance(right, family):
+            return
+    if type(left) is type(right):
+        return  # nested types that differ in detail: Spark finds the common one
+    raise IncomparableTypes.in_key(e.text, left.simpleString(), right.simpleString())
+
+
+def _key(left: DataFrame, right: DataFrame, e: Equi) -> T.DataType:
+    """The one type that both sides of an equality are compared in, as Spark would choose it."""
+    kinds = _type_of(left, e.left), _type_of(right, e.right)
+    _comparable(e, *kinds)
+    if kinds[0] == kinds[1]:
+        return kinds[0]
+    both = left.crossJoin(right).select(F.expr(f"coalesce({e.left}, {e.right})").alias("k"))
+    return both.schema["k"].dataType
+
+
+def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple[str, str]) -> list[Column]:
+    at: dict[Side, list[int]] = {s: list(range(len(names.of(s)))) for s in SIDES}
+    for side in SIDES:
+        seen: set[str] = set()
+        for name in names.of(side):
+            if name in seen:
+                raise AmbiguousColumn.repeated(name, side)
+            seen.add(name)
+    out: list[tuple[str, Column]] = []
+    keys = list(zip(condition.columns["left"], condition.columns["right"], strict=True)) if condition.using else []
+    for i, j in keys:
+        left, right = F.col(bound("left", i)), F.col(bound("right", j))
+        column = {"right": right, "full": F.coalesce(left, right)}.get(how, left)
+        out.append((names.left[i], column))
+        at["left"].remove(i)
+        at["right"].remove(j)
+    if how in ("left_semi", "left_anti"):
+        at["right"] = []
+    taken = {n.lower() for n in (names.left[i] for i in at["left"])} | {n.lower() for n, _ in out}
+    shared = taken & {names.right[j].lower() for j in at["right"]}
+    keyed = {n for n, _ in out}
+    for side, suffix in zip(SIDES, suffixes, strict=True):
+        for i in at[side]:
+            name = names.of(side)[i]
+            clash = name.lower() in shared and name not in keyed
+            clash = clash or (side == "right" and name.lower() in {k.lower() for k in keyed})
+            out.append((name + suffix if clash else name, F.col(bound(side, i))))
+    used: set[str] = set()
+    for name, _ in out:
+        if name.lower() in used:
+            raise AmbiguousColumn.in_result(name, suffixes)
+        used.add(name.lower())
+    return [column.alias(name) for name, column in out]

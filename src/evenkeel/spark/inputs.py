@@ -1,0 +1,73 @@
+"""What Spark knows of an input without running it: its size, and whether a retried task repeats its row order.
+
+Both are read from the plan that `DataFrame.explain` prints, the one description that Spark and Spark Connect
+share. Whatever is not understood there counts as unknown, which costs time at worst.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import threading
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+
+_STDOUT = threading.Lock()
+_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?B)")
+_UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
+_OPERATOR = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?([A-Za-z]+(?: [a-z]+)?)")
+_IN_ORDER = {
+    "Coalesce", "ColumnarToRow", "Expand", "FileScan", "Filter", "Generate", "InMemoryRelation",
+    "InMemoryTableScan", "InputAdapter", "LocalTableScan", "Project", "Range", "Sample", "Union", "WholeStageCodegen",
+}  # fmt: skip
+"""Operators that hand on rows in the order they read them, and sources that always read in one order."""
+
+_WIDTHS: tuple[tuple[type[T.DataType], float], ...] = (
+    (T.BooleanType, 1), (T.ByteType, 1), (T.ShortType, 2), (T.IntegerType, 4), (T.FloatType, 4), (T.DateType, 4),
+    (T.StringType, 20), (T.BinaryType, 100), (T.DecimalType, 16),
+)  # fmt: skip
+
+
+def explain_text(df: DataFrame) -> str:
+    """`df.explain(mode="cost")` as text. It plans the query and starts no job."""
+    with _STDOUT, contextlib.redirect_stdout(io.StringIO()) as out:
+        df.explain(mode="cost")
+    return out.getvalue()
+
+
+def size_in_bytes(explained: str) -> float | None:
+    """Spark's estimate of the size, or None where it has none."""
+    found = _SIZE.search(explained)
+    if found is None:
+        return None
+    size = float(found[1]) * 1024.0 ** _UNITS[found[2]]
+    return size if size < 2.0**60 else None  # Spark says 8 EiB for "no idea"
+
+
+def keeps_order(explained: str) -> bool:
+    """Whether every operator of the physical plan is known to repeat its row order when run again."""
+    _, _, physical = explained.partition("== Physical Plan ==")
+    operators = [m[1] for line in physical.splitlines() if line.strip() and (m := _OPERATOR.match(line))]
+    return bool(operators) and all(op.split(" ")[0] in _IN_ORDER for op in operators)
+
+
+def row_bytes(schema: T.StructType) -> float:
+    """About how many bytes a row takes, by its types."""
+    return 8.0 + sum(next((w for t, w in _WIDTHS if isinstance(f.dataType, t)), 8.0) for f in schema)
+
+
+def contains_type(kind: T.DataType, unwanted: tuple[type[T.DataType], ...]) -> bool:
+    if isinstance(kind, unwanted):
+        return True
+    if isinstance(kind, T.StructType):
+        return any(contains_type(f.dataType, unwanted) for f in kind)
+    if isinstance(kind, T.ArrayType):
+        return contains_type(kind.elementType, unwanted)
+    if isinstance(kind, T.MapType):
+        return contains_type(kind.keyType, unwanted) or contains_type(kind.valueType, unwanted)
+    return False
+
+

@@ -1,0 +1,92 @@
+"""Statistics as native aggregates: one pass over the key columns of each input, both inputs at once.
+
+`approx_top_k` finds the frequent keys (a Misra-Gries style sketch of bounded size), `count` and
+`approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from Spark's own size
+estimate: a plan needs shares of keys, not counts, and a few hundred thousand rows give those.
+The driver receives at most TOP keys a side, however many there are.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from evenkeel import hashing
+from evenkeel.spark.binding import BoundJoin
+from evenkeel.spark.exchange import key_sql
+from evenkeel.spark.inputs import explain_text, size_in_bytes
+from evenkeel.stats import JoinStats, SideStats
+from evenkeel.types import SIDES, Side
+
+TOP = 4096
+TRACKED = 32768
+SAMPLE_ROWS = 400_000
+SEED = 20190415
+_READABLE = (
+    T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType, T.TimestampType,
+    T.TimestampNTZType, T.StringType,
+)  # fmt: skip
+"""Key types whose values `approx_top_k` gives back, so that `explain` can name the hot keys."""
+
+
+def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, float]) -> JoinStats:
+    """Statistics of both inputs."""
+    start = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        tasks = {
+            side: pool.submit(_collect_side, join, side, sample_rate(explained[side], row_bytes[side]))
+            for side in SIDES
+        }
+        stats = {side: task.result() for side, task in tasks.items()}
+    labels: dict[int, str] = {}
+    for side in SIDES:
+        s = stats[side]
+        labels.update({int(k): v for k, v in zip(s.keys, s.labels, strict=False)})
+    return JoinStats(stats["left"], stats["right"], time.perf_counter() - start, labels)
+
+
+def sample_rate(explained: str, row_bytes: float) -> float:
+    """Which part of the rows to read: all of a small input, and of one whose size nobody knows."""
+    size = size_in_bytes(explained)
+    if size is None:
+        return 1.0
+    rows = size / row_bytes
+    return 1.0 if rows <= 1.5 * SAMPLE_ROWS else SAMPLE_ROWS / rows
+
+
+def _readable(join: BoundJoin) -> bool:
+    if len(join.key_types) != 1 or join.condition.equi[0].null_safe:
+        return False
+    kind = join.key_types[0]
+    plain = not isinstance(kind, T.StringType) or kind == T.StringType()
+    return isinstance(kind, _READABLE) and plain
+
+
+def _collect_side(join: BoundJoin, side: Side, rate: float) -> SideStats:
+    readable = _readable(join)
+    item = join.key_columns(side)[0] if readable else key_sql(join, side)
+    df = join.side(side)
+    if rate < 1.0:
+        df = df.sample(fraction=rate, seed=SEED)
+    aggregates = (
+        F.expr(f"approx_top_k(item, {TOP + 1}, {TRACKED})").alias("top"),
+        F.count(F.lit(1)).alias("rows"),
+        F.count("item").alias("keyed"),
+        F.approx_count_distinct("item").alias("distinct"),
+    )
+    row = df.select(F.expr(item).alias("item")).agg(*aggregates).toArrow()
+    top = row["top"].combine_chunks()
+    entries = top.flatten() if top.null_count == 0 else top.values.slice(0, 0)
+    entries = entries.filter(entries.field("item").is_valid())
+    values, counts = entries.field("item"), np.asarray(entries.field("count"), dtype=np.int64)
+    keys = hashing.xxhash64([values]) if readable and len(values) else np.asarray(values.cast(pa.int64()) if len(values) else [], dtype=np.int64)
+    total, keyed = row["rows"][0].as_py(), row["keyed"][0].as_py()
+    labels = tuple(str(v) for v in values.to_pylist()) if readable else ()
+    return SideStats.from_sample(
+        total, total - keyed, float(row["distinct"][0].as_py()), keys, counts, rate, labels
+    )

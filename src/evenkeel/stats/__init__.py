@@ -1,0 +1,5 @@
+"""What a plan knows of its inputs, with how sure it is. Never imports pyspark."""
+
+from evenkeel.stats.join_stats import SEEN_ENOUGH, JoinStats, SideStats
+
+__all__ = ["SEEN_ENOUGH", "JoinStats", "SideStats"]
