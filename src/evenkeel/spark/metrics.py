@@ -84,7 +84,7 @@ def _stages(api: str, tag: str, tasks: int | None) -> list[dict[str, Any]]:
     """Finished stages of the tagged jobs; the UI learns of the last task a moment after the job has ended."""
 
     def look() -> list[dict[str, Any]] | None:
-        jobs = [j for j in _get(f"{api}/jobs") if tag in j.get("jobTags", [])]
+        jobs = [j for j in _get(f"{api}/jobs") if any(t.endswith(tag) for t in j.get("jobTags", []))]
         if not jobs or any(j["status"] == "RUNNING" for j in jobs):
             return None
         wanted = {s for j in jobs for s in j["stageIds"]}
