@@ -8,10 +8,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracle import duck_join
 
 import evenkeel as ek
 from evenkeel.testing import assert_same_rows
-from tests.oracle import duck_join
 
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 SCHEMES = ["auto", "hash", "broadcast", "heavy_light"]

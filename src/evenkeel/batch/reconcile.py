@@ -70,15 +70,11 @@ def _matched_values(
         pairs = sent[side].df.join(
             sent[other(side)].df.hint("merge"), F.expr(plan.local.on(join.condition)), "left_semi"
         )
-    values = [_groupable(mine, c).alias(f"_m{i}") for i, c in enumerate(read)]
-    on = " AND ".join(f"{_groupable_sql(mine, c)} <=> _m{i}" for i, c in enumerate(read))
+    values = [F.expr(_groupable(mine, c)).alias(f"_m{i}") for i, c in enumerate(read)]
+    on = " AND ".join(f"{_groupable(mine, c)} <=> _m{i}" for i, c in enumerate(read))
     return pairs.select(*values).distinct(), on
 
 
-def _groupable_sql(df: DataFrame, column: str) -> str:
+def _groupable(df: DataFrame, column: str) -> str:
     """Maps cannot be grouped by; their entries can."""
     return f"map_entries({column})" if isinstance(df.schema[column].dataType, T.MapType) else column
-
-
-def _groupable(df: DataFrame, column: str):  # type: ignore[no-untyped-def]
-    return F.expr(_groupable_sql(df, column))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from evenkeel.conditions.condition import Condition, bound
 from evenkeel.conditions.equi import Equi
@@ -221,7 +222,7 @@ def _bind(text: str, start: int, end: int, names: Names) -> _Bound:
 
 
 def _is_lambda_variable(column: exp.Column) -> bool:
-    node: exp.Expression | None = column
+    node: Any = column
     while node is not None:
         if isinstance(node, exp.Lambda) and column.parts[0].name in {e.name for e in node.expressions}:
             return True

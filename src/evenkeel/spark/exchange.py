@@ -78,7 +78,8 @@ def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls:
     out = Routed(df, side)
     kept = [c for c in df.columns if c not in ("_key", "_row")]
     if expr.table is not None:
-        df = df.join(F.broadcast(_table(df, expr)), F.expr(f"_key = _h AND (_slots = 1 OR pmod({row}, _slots) = _slot)"), "left")
+        mine = F.expr(f"_key = _h AND (_slots = 1 OR pmod({row}, _slots) = _slot)")
+        df = df.join(F.broadcast(_table(df, expr)), mine, "left")
     region = F.expr(expr.region.format(key="_key", row=row, hit="_hit")).alias("_region")
     copies = F.expr("coalesce(_copies, 1)") if expr.table is not None else F.lit(1)
     if expr.table is None and layout.replicates(side):

@@ -14,7 +14,6 @@ import threading
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-
 _STDOUT = threading.Lock()
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?B)")
 _UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}

@@ -18,10 +18,9 @@ def local_session(name: str, cores: int | None = None, memory: str = "4g", **con
         .config("spark.driver.memory", memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
         .config("spark.sql.session.timeZone", "UTC")
     )
     for key, value in config.items():
         builder = builder.config(key.replace("__", "."), value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return builder.getOrCreate()

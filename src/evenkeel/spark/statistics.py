@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from evenkeel import hashing
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
-from evenkeel.spark.inputs import explain_text, size_in_bytes
+from evenkeel.spark.inputs import size_in_bytes
 from evenkeel.stats import JoinStats, SideStats
 from evenkeel.types import SIDES, Side
 
@@ -84,7 +84,10 @@ def _collect_side(join: BoundJoin, side: Side, rate: float) -> SideStats:
     entries = top.flatten() if top.null_count == 0 else top.values.slice(0, 0)
     entries = entries.filter(entries.field("item").is_valid())
     values, counts = entries.field("item"), np.asarray(entries.field("count"), dtype=np.int64)
-    keys = hashing.xxhash64([values]) if readable and len(values) else np.asarray(values.cast(pa.int64()) if len(values) else [], dtype=np.int64)
+    if not len(values):
+        keys = np.empty(0, dtype=np.int64)
+    else:
+        keys = hashing.xxhash64([values]) if readable else np.asarray(values.cast(pa.int64()))
     total, keyed = row["rows"][0].as_py(), row["keyed"][0].as_py()
     labels = tuple(str(v) for v in values.to_pylist()) if readable else ()
     return SideStats.from_sample(

@@ -1,0 +1,29 @@
+"""`python -m benchmarks [workload]`: run one workload, or all of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.workloads import zipf
+
+WORKLOADS = {"zipf": zipf.run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks")
+    parser.add_argument("workload", nargs="?", choices=[*WORKLOADS, "all"], default="all")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows a side")
+    parser.add_argument("--keys", type=int, default=100_000, help="distinct keys")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--data", type=Path, default=Path("out/bench"), help="where generated data is kept")
+    parser.add_argument("--only", help="one case, such as both:1.0")
+    options = parser.parse_args()
+    options.data.mkdir(parents=True, exist_ok=True)
+    for name, run in WORKLOADS.items():
+        if options.workload in (name, "all"):
+            run(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Timing: one warm-up, several repetitions, median and spread; task times where they are asked for."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evenkeel.report import LoadReport
+from evenkeel.spark.metrics import tagged, task_seconds
+
+MATERIALIZED = 60_000_000
+"""Results up to this many rows are written out row by row (to Spark's no-op sink); larger ones are summed up."""
+
+
+def consume(joined: DataFrame, pairs: float) -> None:
+    if pairs <= MATERIALIZED:
+        joined.write.format("noop").mode("overwrite").save()
+    else:
+        joined.agg(F.sum(F.expr("(id ^ id_r) & 255"))).collect()
+
+
+def timed(actions: dict[str, Callable[[], Any]], repeat: int, warm: int = 1) -> dict[str, dict[str, Any]]:
+    """Every action once to warm up, then all of them in turn, `repeat` times: drift hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for round_ in range(warm + repeat):
+        for name, action in actions.items():
+            start = time.perf_counter()
+            action()
+            if round_ >= warm:
+                seconds[name].append(time.perf_counter() - start)
+    return {
+        name: {
+            "median": statistics.median(s),
+            "spread": [min(s), max(s)],
+            "runs": [round(v, 4) for v in s],
+        }
+        for name, s in seconds.items()
+    }
+
+
+def makespan(spark: SparkSession, action: Callable[[], Any], workers: int, tasks: int | None = None) -> dict[str, Any]:
+    """The tasks of the join's stage, and when the last of `workers` machines would end, longest task first."""
+    with tagged(spark) as tag:
+        action()
+        seconds = task_seconds(spark, tag, tasks)
+    assert seconds is not None, "the benchmark needs Spark's UI for task times"
+    busy = LoadReport(np.zeros(len(seconds)), np.zeros(len(seconds)), 0.0, seconds)
+    return {
+        "seconds": busy.projected_makespan(workers),
+        "tasks": len(seconds),
+        "longest": float(seconds.max()),
+        "mean": float(seconds.mean()),
+    }

@@ -1,0 +1,1 @@
+"""What we are compared with, written as its users would write it."""

@@ -1,0 +1,57 @@
+"""Results on disk: dated JSON written after every step, pictures beside it, a table for the README."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results"
+
+
+class Results:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stem = f"{dt.date.today().isoformat()}-{name}"
+        self.data: dict[str, Any] = {
+            "benchmark": name,
+            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "machine": {
+                "cores": os.cpu_count(),
+                "python": platform.python_version(),
+                "pyspark": version("pyspark"),
+                "evenkeel": version("evenkeel"),
+            },
+            "cases": [],
+        }
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def add(self, key: str, value: Any) -> None:
+        if isinstance(self.data.get(key), list):
+            self.data[key].append(value)
+        else:
+            self.data[key] = value
+        self._save()
+
+    def _save(self) -> None:
+        FOLDER.mkdir(exist_ok=True)
+        (FOLDER / f"{self.stem}.json").write_text(json.dumps(self.data, indent=1) + "\n")
+
+    def picture(self, name: str, svg: str) -> None:
+        (FOLDER / f"{self.stem}-{name}.svg").write_text(svg)
+
+    def print_table(self, rows: list[list[str]], targets: list[tuple[str, str, bool]]) -> None:
+        lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+        lines += ["| " + " | ".join(r) + " |" for r in rows[1:]]
+        lines += ["", "| target | measured | holds |", "|---|---|---|"]
+        lines += [f"| {what} | {value} | {'yes' if holds else 'NO'} |" for what, value, holds in targets]
+        self.data["targets"] = [{"target": t, "measured": m, "holds": bool(h)} for t, m, h in targets]
+        self._save()
+        (FOLDER / f"{self.stem}.md").write_text("\n".join(lines) + "\n")
+        print("\n".join(lines), flush=True)

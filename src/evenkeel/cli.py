@@ -1,0 +1,136 @@
+"""`evenkeel`: join files, explain a join, see the difference in a demo."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from evenkeel.errors import EvenkeelError, UnreadableInput
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Distributed joins on Spark that do not suffer from skew.",
+)
+_FORMATS = ("parquet", "csv", "json")
+
+Left = Annotated[str, typer.Argument(help="Parquet, CSV or JSON: a file or a folder of files")]
+Right = Annotated[str, typer.Argument(help="the same for the right input")]
+On = Annotated[
+    str | None, typer.Option("--on", help="a column, columns separated by commas, or a condition over l and r")
+]
+How = Annotated[str, typer.Option("--how", help="inner, left, right, full, left_semi, left_anti, cross")]
+Scheme = Annotated[str, typer.Option("--scheme", help="auto, hash, broadcast, heavy_light")]
+Workers = Annotated[int | None, typer.Option("--workers", help="regions to balance over")]
+Memory = Annotated[str, typer.Option("--memory", help="memory of the local Spark")]
+
+
+@app.command()
+def join(
+    left: Left,
+    right: Right,
+    out: Annotated[Path, typer.Option("--out", help="folder to write the result to")],
+    on: On = None,
+    how: How = "inner",
+    scheme: Scheme = "auto",
+    workers: Workers = None,
+    format: Annotated[str, typer.Option("--format", help="parquet, csv or json")] = "parquet",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    memory: Memory = "4g",
+) -> None:
+    """Join two inputs and write the result."""
+    if format not in _FORMATS:
+        raise UnreadableInput.at(format, "it is not a format that can be written")
+    if out.exists() and not overwrite:
+        raise UnreadableInput.target_exists(str(out))
+    console = Console(stderr=True)
+    with console.status("starting Spark") as status:
+        plan = _plan(left, right, on, how, scheme, workers, memory, status)
+        chosen = "left to Spark" if plan.native else plan.scheme
+        status.update(f"joining ({chosen})")
+        writer = plan.execute().write.mode("overwrite").format(format)
+        (writer.option("header", True) if format == "csv" else writer).save(str(out))
+    console.print(f"[green]wrote[/] {out}  ({chosen}: {plan.tree.reason})")
+
+
+@app.command()
+def explain(
+    left: Left,
+    right: Right,
+    on: On = None,
+    how: How = "inner",
+    scheme: Scheme = "auto",
+    workers: Workers = None,
+    memory: Memory = "4g",
+) -> None:
+    """Say how a join would be run, and why."""
+    with Console(stderr=True).status("starting Spark") as status:
+        text = _plan(left, right, on, how, scheme, workers, memory, status).explain()
+    print(text)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="folder for the data and the picture")] = Path("out"),
+    rows: Annotated[int, typer.Option("--rows", help="orders, and as many taxi positions")] = 120_000,
+) -> None:
+    """A ride-hailing join, with Spark as it is and with Evenkeel, and both loads drawn."""
+    from evenkeel.demo import run
+
+    run(out, rows, Console())
+
+
+def _plan(
+    left: str, right: str, on: str | None, how: str, scheme: str, workers: int | None, memory: str, status: Any
+) -> Any:
+    import evenkeel as ek
+    from evenkeel.spark.session import local_session
+
+    paths = [_format_of(p) for p in (left, right)]
+    spark = local_session("evenkeel", memory=memory)
+    frames = []
+    for path, kind in zip((left, right), paths, strict=True):
+        reader = spark.read.format(kind)
+        if kind == "csv":
+            reader = reader.option("header", True).option("inferSchema", True)
+        frames.append(reader.load(path))
+    status.update("reading statistics")
+    names: str | list[str] | None = on
+    if on is not None and "," in on and all(n.strip() in frames[0].columns for n in on.split(",")):
+        names = [n.strip() for n in on.split(",")]
+    return ek.plan(frames[0], frames[1], on=names, how=how, scheme=scheme, workers=workers)
+
+
+def _format_of(path: str) -> str:
+    """By the ending of the file, or of the first data file in the folder."""
+    if "://" in path:
+        found = [f for f in _FORMATS if path.rstrip("/").endswith(f".{f}")]
+        return found[0] if found else "parquet"
+    here = Path(path)
+    if not here.exists():
+        raise UnreadableInput.at(path, "there is no such file or folder")
+    files = sorted(here.rglob("*")) if here.is_dir() else [here]
+    for file in files:
+        if file.name.startswith(("_", ".")):
+            continue
+        for kind in _FORMATS:
+            if kind in (s.lstrip(".").lower() for s in file.suffixes):
+                return kind
+    raise UnreadableInput.at(path, "it is neither Parquet, CSV nor JSON")
+
+
+def main() -> None:
+    try:
+        app(standalone_mode=True)
+    except EvenkeelError as error:
+        print(f"evenkeel: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

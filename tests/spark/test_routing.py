@@ -1,0 +1,154 @@
+"""Implementation against implementation: hashes and routes computed in NumPy are those that Spark executes."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+
+import evenkeel as ek
+from evenkeel import hashing
+from evenkeel.schemes import SCHEMES, Batch
+from evenkeel.spark import exchange
+from evenkeel.types import SIDES
+
+WORKERS = 7
+ALPHABET = [*"abcXYZ 019.,'éßΩ中🚖", "\u0000", "e\u0301"]
+
+
+def values_of_every_type(rows, seed):
+    rng = np.random.default_rng(seed)
+
+    def ints(bits):
+        low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        drawn = rng.integers(low, high, rows, dtype=np.int64, endpoint=True)
+        drawn[:5] = [low, high, 0, -1, 1]
+        return drawn
+
+    def floats(kind, bits):
+        drawn = rng.integers(0, 2**bits, rows, dtype=np.uint64).astype(f"u{bits // 8}").view(kind)  # any bit pattern
+        drawn[:8] = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, np.finfo(kind).tiny, np.finfo(kind).max]
+        return drawn
+
+    def decimals(digits, scale):
+        edges = [0, 127, 128, -128, -129, 255, 2**63 - 1, -(2**63), 2**63, 10**digits - 1, 1 - 10**digits]
+        drawn = [int(rng.integers(1, 10)) * 10 ** int(n) + int(rng.integers(0, 2**63)) % 10 ** int(n)
+                 for n in rng.integers(0, digits, rows)]  # fmt: skip
+        signed = [u * int(s) for u, s in zip(drawn, rng.choice([-1, 1], rows), strict=True)]
+        kept = [u for u in edges if abs(u) < 10**digits]
+        with localcontext(prec=60):
+            return pa.array([Decimal(u).scaleb(-scale) for u in kept + signed[len(kept) :]], pa.decimal128(digits, scale))
+
+    lengths = np.concatenate([np.arange(110), rng.integers(0, 110, rows - 110)])
+    columns = {
+        "boolean": pa.array(rng.random(rows) < 0.5),
+        "byte": pa.array(ints(8), pa.int8()),
+        "short": pa.array(ints(16), pa.int16()),
+        "int": pa.array(ints(32), pa.int32()),
+        "long": pa.array(ints(64), pa.int64()),
+        "float": pa.array(floats(np.float32, 32)),
+        "double": pa.array(floats(np.float64, 64)),
+        "date": pa.array(rng.integers(-500_000, 100_000, rows).astype(np.int32), pa.int32()).cast(pa.date32()),
+        "timestamp": pa.array(rng.integers(-(10**16), 10**16, rows), pa.timestamp("us", tz="UTC")),
+        "timestamp_ntz": pa.array(rng.integers(-(10**16), 10**16, rows), pa.timestamp("us")),
+        "decimal": decimals(18, 4),
+        "big_decimal": decimals(38, 10),
+        "text": pa.array(["".join(rng.choice(ALPHABET, n)) for n in lengths]),
+        "binary": pa.array([rng.bytes(n) for n in rng.permutation(lengths)], pa.binary()),
+    }
+    late = np.arange(rows) >= 110  # the first values are edges and every length of text
+    for name, column in columns.items():
+        some = pa.array(late & (rng.random(rows) < 0.1))
+        columns[name] = pc.if_else(some, pa.scalar(None, column.type), column)
+    return pa.table(columns)
+
+
+def test_hashes_of_every_type_and_of_composite_keys(spark, seed):
+    table = values_of_every_type(4000, seed)
+    df = spark.createDataFrame(table).withColumn("timestamp_ntz", F.col("timestamp_ntz").cast("timestamp_ntz"))
+    names = table.column_names
+    keys = [[n] for n in names] + [names, names[::-1], ["text", "long"], ["big_decimal", "binary", "double"]]
+    got = df.select(*(F.xxhash64(*key).alias(str(i)) for i, key in enumerate(keys))).toArrow()
+    for i, key in enumerate(keys):
+        assert all(hashing.supports(table[c].type) for c in key)
+        mine, theirs = hashing.xxhash64([table[c] for c in key]), got[str(i)].to_numpy()
+        wrong = np.flatnonzero(mine != theirs)
+        assert not len(wrong), (key, len(wrong), [table[c][int(wrong[0])].as_py() for c in key])
+        assert len(np.unique(theirs)) > 1
+
+
+def skewed(spark, rows, seed, stable):
+    """A third of the rows share key 0, a tenth key 1, a tenth has none; rows repeat except for their id."""
+    rng = np.random.default_rng(seed)
+    keys = rng.choice([0, 1, 2], rows, p=[0.34, 0.1, 0.56])
+    keys = np.where(keys == 2, rng.integers(2, 200, rows), keys)
+    table = pa.table({"k": pa.array(keys, mask=rng.random(rows) < 0.1), "id": np.arange(rows)})
+    df = spark.createDataFrame(table)
+    return df if stable else df.repartition(3)
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["stable order", "unstable order"])
+@pytest.mark.parametrize("how", ["inner", "full"])
+@pytest.mark.parametrize("scheme", [s.name for s in SCHEMES])
+def test_routes_row_by_row(spark, scheme, how, stable, seed):
+    frames = skewed(spark, 3000, seed, stable), skewed(spark, 2500, seed + 1, stable)
+    plan = ek.plan(*frames, "k", how, scheme=scheme, workers=WORKERS)
+    assert plan.tree.facts.stable_order == {side: stable for side in SIDES}
+    join, layout = plan._request, plan.layout
+    copied = 0
+    for side in SIDES:
+        df, number = exchange.with_routing(join, side, stable, keep_nulls=True)
+        rows = df.select(f"_{side[0]}1", "_key", F.expr(number).alias("row")).toArrow()
+        ids, key = rows[0].to_numpy(), rows["_key"].combine_chunks()
+        batch = Batch(key.fill_null(0).to_numpy(), np.asarray(key.is_valid()), rows["row"].to_numpy())
+        expected = layout.route(side, batch)
+        routed = exchange.route(join, side, layout, stable)
+        region = F.expr(exchange.region_of(routed, WORKERS)).alias("region")
+        got = routed.df.select(f"_{side[0]}1", region, routed.copies).toArrow()
+        pairs = sorted(zip(got[0].to_pylist(), got["region"].to_pylist(), strict=True))
+        assert pairs == sorted(zip(ids[expected.row].tolist(), expected.region.tolist(), strict=True))
+        times = np.bincount(got[0].to_numpy())
+        assert np.array_equal(got[routed.copies].to_numpy(), times[got[0].to_numpy()])
+        assert len(times) == len(ids) and (times.max() > 1) == layout.replicates(side)
+        copied += times.max() > 1
+    assert copied == {"hash": 0, "broadcast": 1, "heavy_light": 2}.get(scheme, copied)
+
+
+@pytest.mark.parametrize("scheme", [s.name for s in SCHEMES])
+def test_each_region_is_one_partition(spark, scheme, seed):
+    plan = ek.plan(
+        skewed(spark, 3000, seed, True), skewed(spark, 2500, seed + 1, False), "k", "full",
+        scheme=scheme, workers=WORKERS,
+    )  # fmt: skip
+    for side, stable in zip(SIDES, (True, False), strict=True):
+        routed = exchange.route(plan._request, side, plan.layout, stable)
+        sent = exchange.exchange(routed, WORKERS, with_copies=True)
+        region = F.expr(exchange.region_of(sent, WORKERS)).alias("region")
+        got = sent.df.select(F.spark_partition_id().alias("partition"), region).toArrow()
+        assert got["partition"].equals(got["region"])
+        assert set(got["region"].to_pylist()) == set(range(WORKERS))
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["stable order", "unstable order"])
+def test_null_keys_are_spread(spark, stable, seed):
+    nulls = pa.table({"k": pa.array([None] * 5000, pa.int64()), "id": np.arange(5000)})
+    left = spark.createDataFrame(nulls) if stable else spark.createDataFrame(nulls).repartition(3)
+    plan = ek.plan(left, skewed(spark, 500, seed, True), "k", "full", scheme="heavy_light", workers=8)
+    routed = exchange.route(plan._request, "left", plan.layout, stable)
+    regions = routed.df.select(F.expr(exchange.region_of(routed, 8)).alias("r")).toArrow()["r"].to_numpy()
+    counts = np.bincount(regions, minlength=8)
+    assert counts.sum() == 5000 and counts.max() <= 2 * counts.mean()
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["as read", "repartitioned"])
+def test_identical_rows_are_spread(spark, shuffled):
+    same = spark.createDataFrame(pa.table({"k": np.zeros(100_000, dtype=np.int64)}))
+    load = ek.plan(
+        same.repartition(8) if shuffled else same, same.limit(3000), "k", scheme="heavy_light", workers=8
+    ).measure(run=False)
+    assert load.rows_out.sum() == 100_000 * 3000
+    assert load.skew_degree < 1.2
