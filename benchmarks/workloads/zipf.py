@@ -78,9 +78,9 @@ def _pair(options: argparse.Namespace, sides: str, exponent: float, rows: int) -
 
 def _warm(spark: SparkSession, data: Path) -> None:
     """Let the JVM compile what everybody uses before anything is timed."""
-    table = zipf_table(200_000, 20_000, 0.7, SEED)
+    table = zipf_table(100_000, 20_000, 0.5, SEED)
     frame = spark.createDataFrame(table).cache()
-    for _ in range(3):
+    for _ in range(6):
         for peer in spark_equi.PEERS:
             consume(spark_equi.join(peer, frame, frame), 1)
         consume(ek.join(frame, frame, "k", workers=WORKERS, scheme="heavy_light"), 1)

@@ -81,14 +81,16 @@ class HeavyLightLayout:
     def route_expr(self, side: Side) -> RouteExpr:
         if not len(self.keys):
             return RouteExpr(spread_sql(self.workers))
-        columns: list[list[int]] = [[], [], [], [], []]
-        for i, key in enumerate(self.keys):
-            targets = self._targets(i, side)
-            for slot, regions in enumerate(targets):
-                for region in regions:
-                    entry = (int(key), slot, len(targets), int(region), len(regions))
-                    for column, value in zip(columns, entry, strict=True):
-                        column.append(value)
+        slots = np.array([g.a if side == "left" else g.b for g in self.grids])
+        copies = np.array([g.b if side == "left" else g.a for g in self.grids])
+        cells = slots * copies
+        columns = (
+            np.repeat(self.keys, cells),
+            np.concatenate([np.repeat(np.arange(n), c) for n, c in zip(slots, copies, strict=True)]),
+            np.repeat(slots, cells),
+            np.concatenate([np.concatenate(self._targets(i, side)) for i in range(len(self.keys))]),
+            np.repeat(copies, cells),
+        )
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, TABLE_SCHEMA, strict=True)], TABLE_SCHEMA)
         return RouteExpr(f"coalesce({{hit}}, {spread_sql(self.workers)})", table)
 

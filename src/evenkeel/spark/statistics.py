@@ -1,7 +1,7 @@
 """Statistics as native aggregates: one pass over the key columns of each input, both inputs at once.
 
-`approx_top_k` finds the frequent keys (a Misra-Gries style sketch of bounded size), `count` and
-`approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from Spark's own size
+`approx_top_k` finds the frequent keys (a Misra-Gries style sketch of bounded size that reports no key it is not
+sure of), `count` and `approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from Spark's own size
 estimate: a plan needs shares of keys, not counts, and a few hundred thousand rows give those.
 The driver receives at most TOP keys a side, however many there are.
 """
@@ -24,7 +24,7 @@ from evenkeel.stats import JoinStats, SideStats
 from evenkeel.types import SIDES, Side
 
 TOP = 4096
-TRACKED = 32768
+TRACKED = 16384
 SAMPLE_ROWS = 400_000
 SEED = 20190415
 _READABLE = (

@@ -49,7 +49,7 @@ class SideStats:
         keys, counts = keys[order], counts[order]
         labels = tuple(labels[i] for i in order) if labels else ()
         keyed = rows - null_rows
-        complete = bool(counts.sum() >= keyed)
+        complete = bool(counts.sum() >= keyed and distinct <= 1.1 * len(keys))
         if fraction >= 1.0:
             return cls(
                 Exact(rows), Exact(null_rows), Inexact(distinct), keys, counts.astype(float), labels, complete
