@@ -8,6 +8,7 @@ and a NULL leaves the seed as it is. Cost: O(bytes), vectorised; text is hashed 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import localcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +91,8 @@ def _canonical(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
 
 
 def _hash_decimal(array: pa.Array, seed: _U64) -> _U64:
-    unscaled = [int(v.scaleb(array.type.scale)) for v in array.to_pylist()]
+    with localcontext(prec=80):  # the default of 28 digits would round
+        unscaled = [int(v.scaleb(array.type.scale)) for v in array.to_pylist()]
     if array.type.precision <= 18:
         return _hash_long(np.array(unscaled, dtype=np.int64), seed)
     # Java's BigInteger.toByteArray: big-endian two's complement, as short as the sign allows.

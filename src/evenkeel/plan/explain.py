@@ -6,9 +6,12 @@ import numpy as np
 
 from evenkeel import charts
 from evenkeel.plan.nodes import TwoWay
+from evenkeel.report import weight
 from evenkeel.schemes.heavy_light import HeavyLightLayout
 from evenkeel.types import SIDES, Side
 
+HOT = 0.1
+"""A key is worth naming when it is this part of a region's work."""
 AQE_THRESHOLD = 256 * 2**20
 AQE_FACTOR = 5.0
 AQE_SPLITS: dict[str, tuple[Side, ...]] = {
@@ -45,9 +48,11 @@ def _statistics(plan: TwoWay) -> str:
         s = plan.stats.of(side)
         lines.append(f"  {side:5s} {s.rows} rows, {s.distinct} keys, {s.null_rows} NULL keys")
     keys, left, right = plan.stats.known_keys()
-    pairs = left * right
+    pairs, rows = left * right, left + right
     total = float(pairs.sum()) + plan.stats.tail(left, right)[2]
-    for i in np.argsort(-(pairs + left + right), kind="stable")[:5]:
+    work = np.asarray(weight(rows, pairs))
+    hot = work > HOT * weight(plan.stats.input_rows, total) / plan.workers
+    for i in [i for i in np.argsort(-work, kind="stable") if hot[i]][:5]:
         share = f", {pairs[i] / total:.1%} of the pairs" if total else ""
         lines.append(f"  hot: {plan.stats.label(int(keys[i]))}: ~{left[i]:,.0f} x ~{right[i]:,.0f} rows{share}")
     return "\n".join(lines)
@@ -56,14 +61,15 @@ def _statistics(plan: TwoWay) -> str:
 def _candidates(plan: TwoWay) -> str:
     if not plan.candidates:
         return ""
-    lines = ["schemes considered    heaviest / mean   replication      cost   (heaviest region, in shuffled rows)"]
+    head = f"{'heaviest / mean':>17s} {'replication':>13s} {'cost':>20s}  (heaviest region, in rows)"
+    lines = [f"schemes considered  {head}"]
     for c in plan.candidates:
         load = c.layout.predicted
         if load is None:
             continue
         mark = "->" if plan.chosen is not None and c.scheme == plan.chosen.scheme else "  "
-        note = f"   {c.note}" if c.note else ""
-        lines.append(f"{mark} {c.scheme:17s} {load.skew_degree:15.2f} {load.replication:13.2f} {c.cost:12,.0f}{note}")
+        note = f"  ({c.note})" if c.note else ""
+        lines.append(f"{mark} {c.scheme:16s} {load.skew_degree:17.2f} {load.replication:13.2f} {c.cost:20,.0f}{note}")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -57,18 +58,16 @@ def key_sql(join: BoundJoin, side: Side) -> str:
 def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) -> tuple[DataFrame, str]:
     """The input with its key hash in `_key`, and the SQL of the number that tells rows of one key apart."""
     df = join.side(side)
-    if not keep_nulls:
-        for e in join.condition.equi:
-            if not e.null_safe:
-                df = df.filter(F.col(e.sql(side)).isNotNull())
+    strict = [e.sql(side) for e in join.condition.equi if not e.null_safe]
+    if strict and not keep_nulls:
+        df = df.filter(" AND ".join(f"{c} IS NOT NULL" for c in strict))
+    key = F.expr(key_sql(join, side)).alias("_key")
     if stable:
-        df = df.withColumn("_row", F.monotonically_increasing_id())
-        row = "_row"
-    else:
-        steady = [c for c in join.columns(side) if not contains_type(df.schema[c].dataType, _SHAKY)]
-        df = df.withColumn("_row", F.spark_partition_id())
-        row = f"xxhash64({', '.join(['_row', *steady])})"
-    return df.withColumn("_key", F.expr(key_sql(join, side))), row
+        return df.select("*", key, F.monotonically_increasing_id().alias("_row")), "_row"
+    steady = [f.name for f in df.schema if f.name in join.columns(side) and not contains_type(f.dataType, _SHAKY)]
+    # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
+    content = f"(xxhash64({', '.join(steady)}) & {2**62 - 1}L)" if steady else "0L"
+    return df.select("*", key, F.spark_partition_id().alias("_row")), f"({content} + _row)"
 
 
 def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls: bool = True) -> Routed:
@@ -77,17 +76,19 @@ def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls:
     expr = layout.route_expr(side)
     out = Routed(df, side)
     kept = [c for c in df.columns if c not in ("_key", "_row")]
+    copies = str(layout.workers) if layout.replicates(side) else "1"
     if expr.table is not None:
         mine = F.expr(f"_key = _h AND (_slots = 1 OR pmod({row}, _slots) = _slot)")
         df = df.join(F.broadcast(_table(df, expr)), mine, "left")
-    region = F.expr(expr.region.format(key="_key", row=row, hit="_hit")).alias("_region")
-    copies = F.expr("coalesce(_copies, 1)") if expr.table is not None else F.lit(1)
-    if expr.table is None and layout.replicates(side):
-        copies = F.lit(layout.workers)
+        copies = "coalesce(_copies, 1)"
     p = layout.workers
-    bits = F.expr(f"{p} * cast(pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L) as int)")
-    routed = df.select(*kept, bits.alias("_bits"), copies.alias(out.copies), region)
-    return Routed(routed.select(*kept, out.copies, (F.col("_region") + F.col("_bits")).alias(out.region)), side)
+    region = expr.region.format(key="_key", row=row, hit="_hit")
+    bits = f"{p} * cast(pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L) as int)"
+    if region.startswith("explode"):  # a generator stands alone in its projection
+        df = df.select("*", F.expr(region).alias("_region"))
+        region = "_region"
+    routed = df.select(*kept, F.expr(copies).alias(out.copies), F.expr(f"{region} + {bits}").alias(out.region))
+    return Routed(routed, side)
 
 
 def exchange(routed: Routed, workers: int, with_copies: bool) -> Routed:
@@ -106,7 +107,7 @@ def replicated_keys(df: DataFrame, layout: Layout, side: Side) -> DataFrame | No
     table = layout.route_expr(side).table
     if table is None:
         return None
-    copied = table.filter(pa.compute.greater(table["copies"], 1))
+    copied = table.filter(pc.greater(table["copies"], 1))
     hashes = pa.table({"_h": copied["h"].combine_chunks().unique() if len(copied) else pa.array([], pa.int64())})
     return df.sparkSession.createDataFrame(hashes)
 

@@ -1,8 +1,8 @@
 """Statistics as native aggregates: one pass over the key columns of each input, both inputs at once.
 
 `approx_top_k` finds the frequent keys (a Misra-Gries style sketch of bounded size that reports no key it is not
-sure of), `count` and `approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from Spark's own size
-estimate: a plan needs shares of keys, not counts, and a few hundred thousand rows give those.
+sure of), `count` and `approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from
+Spark's own size estimate: a plan needs shares of keys, not counts, and a few hundred thousand rows give those.
 The driver receives at most TOP keys a side, however many there are.
 """
 
