@@ -50,3 +50,14 @@ def spark():
 @pytest.fixture(scope="session")
 def seed() -> int:
     return SEED
+
+
+@pytest.fixture
+def interpreted(spark):
+    """Small queries spend their time compiling: the widest tests run without generated code."""
+    off = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for key, value in off.items():
+        spark.conf.set(key, value)
+    yield
+    for key in off:
+        spark.conf.unset(key)

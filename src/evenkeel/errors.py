@@ -167,7 +167,29 @@ class NotMeasurable(EvenkeelError):
         )
 
 
+    @classmethod
+    def no_regions(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"A join on '{text}' is left to Spark, so there are no regions to weigh.",
+            "plan it with scheme='broadcast', or add an equality between the inputs.",
+        )
+
+
 class UnreadableInput(EvenkeelError):
+    @classmethod
+    def not_a_frame(cls, side: str, value: object) -> EvenkeelError:
+        return cls._make(
+            f"The {side} input is a {type(value).__module__}.{type(value).__name__}, not a Spark DataFrame.",
+            "make one with spark.createDataFrame(...) or spark.read.",
+        )
+
+    @classmethod
+    def streaming(cls, side: str) -> EvenkeelError:
+        return cls._make(
+            f"The {side} input is a stream; ek.join and ek.plan are for batch DataFrames.",
+            "join inside foreachBatch, where every batch is a DataFrame of its own.",
+        )
+
     @classmethod
     def at(cls, path: str, why: str) -> EvenkeelError:
         return cls._make(

@@ -82,33 +82,20 @@ def keyed(keys, prefix):
     return pa.table({"k": pa.array(keys, pa.int64()), f"{prefix}n": pa.array(np.arange(len(keys)) % 7, pa.int32())})
 
 
-@pytest.fixture
-def interpreted(spark):
-    """Small queries spend their time compiling: the widest part of the matrix runs without generated code."""
-    off = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in off.items():
-        spark.conf.set(key, value)
-    yield
-    for key in off:
-        spark.conf.unset(key)
-
-
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("shape", DISTRIBUTIONS)
 def test_distributions(spark, interpreted, shape, how):
     """With duplicates (only seven different payloads), and with a residual condition where copies abound."""
     left, right = (keyed(k, p) for k, p in zip(DISTRIBUTIONS[shape], "lr", strict=True))
-    on = {"l.k = r.k": "l.k = r.k", "l.k = r.k AND l.ln < r.rn": "l.k = r.k AND l.ln < r.rn"}
-    for spark_on, duck_on in on.items():
-        expected = duck_join(left, right, duck_on, how)
-        schemes = SCHEMES if "hot" in shape or shape == "one key" else ("auto", "heavy_light")
-        for scheme in schemes:
-            if scheme == "hash" and spark_on != "l.k = r.k":
-                continue
-            got = ek.join(
-                spark.createDataFrame(left), spark.createDataFrame(right), spark_on, how, scheme=scheme, workers=WORKERS
-            )
-            assert_same_rows(got, expected)
+    frames = [spark.createDataFrame(t) for t in (left, right)]
+    hot = "hot" in shape or shape == "one key"
+    schemes = {"l.k = r.k": SCHEMES if hot else ("auto", "heavy_light")}
+    if hot:
+        schemes["l.k = r.k AND l.ln < r.rn"] = ("broadcast", "heavy_light")
+    for on, names in schemes.items():
+        expected = duck_join(left, right, on, how)
+        for scheme in names:
+            assert_same_rows(ek.join(*frames, on, how, scheme=scheme, workers=WORKERS), expected)
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -25,6 +25,7 @@ from evenkeel.errors import (
 )
 from evenkeel.testing import assert_same_rows, zipf_keys
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 
 

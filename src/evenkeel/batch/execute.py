@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from evenkeel.batch.reconcile import unmatched_copies
 from evenkeel.plan import TwoWay
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.exchange import Routed, exchange, route
-from evenkeel.types import SIDES, How, Side, preserved
+from evenkeel.spark.exchange import RoutedInput, exchange, route
+from evenkeel.types import SIDES, How, Side, other, preserved
 
 SPARK_HOW: dict[How, str] = {
     "inner": "inner",
@@ -56,43 +56,37 @@ def join_sql(join: BoundJoin) -> str:
 class RegionJoin:
     """Both inputs in their regions, and their join there."""
 
-    left: Routed
-    right: Routed
+    left: RoutedInput
+    right: RoutedInput
     joined: DataFrame
 
 
 def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
-    """Join inside the regions, as if no row had been copied."""
+    """Join inside the regions, without the unmatched copies: those say nothing of the row they are a copy of."""
     assert plan.chosen is not None and plan.local is not None
     layout, kept = plan.chosen.layout, preserved(how)
-    sides: dict[Side, Routed] = {}
+    sides: dict[Side, RoutedInput] = {}
     for side in SIDES:
         nulls = side in kept and how != "left_semi"
         routed = route(join, side, layout, plan.facts.stable_order[side], nulls)
         copied = side in kept and layout.replicates(side)
         if copied and how in ("left_semi", "left_anti"):
             # Copies of these rows are answered for by reconciliation alone.
-            routed = Routed(routed.df.filter(F.col(routed.copies) == 1), side)
+            routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
         sides[side] = exchange(routed, layout.workers, with_copies=copied)
     on = F.expr(plan.local.on(join.condition))
     joined = sides["left"].df.join(sides["right"].df.hint("merge"), on, SPARK_HOW[how])
+    for side in SIDES:
+        mine, theirs = sides[side], sides[other(side)]
+        if mine.copies in mine.df.columns and how not in ("left_semi", "left_anti"):
+            joined = joined.filter(F.expr(f"NOT (coalesce({mine.copies}, 1) > 1 AND {theirs.region} IS NULL)"))
     return RegionJoin(sides["left"], sides["right"], joined)
 
 
 def _routed(join: BoundJoin, plan: TwoWay) -> DataFrame:
     assert plan.chosen is not None
-    layout = plan.chosen.layout
-    regions = region_join(join, plan, join.how)
-    joined = regions.joined
-    rest = []
-    for side, mine, others in (("left", regions.left, regions.right), ("right", regions.right, regions.left)):
-        if side not in preserved(join.how) or not layout.replicates(side):
-            continue
-        if join.how not in ("left_semi", "left_anti"):
-            # An unmatched copy says nothing of the row: it may have matched in another region.
-            joined = joined.filter(F.expr(f"NOT (coalesce({mine.copies}, 1) > 1 AND {others.region} IS NULL)"))
-        rest.append(unmatched_copies(join, plan, side))
-    return _union(join, joined, rest)
+    copied = [s for s in SIDES if s in preserved(join.how) and plan.chosen.layout.replicates(s)]
+    return _union(join, region_join(join, plan, join.how).joined, [unmatched_copies(join, plan, s) for s in copied])
 
 
 def _broadcast(join: BoundJoin, plan: TwoWay) -> DataFrame:

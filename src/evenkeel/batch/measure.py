@@ -61,7 +61,7 @@ def measure_by_counting(join: BoundJoin, plan: TwoWay) -> LoadReport:
 def _with_regions(plan: TwoWay) -> TwoWay:
     """A join left to Spark is measured as what Spark does: hashing."""
     if plan.chosen is None:
-        raise NotMeasurable.by_counting(plan.condition.text)
+        raise NotMeasurable.no_regions(plan.condition.text)
     return replace(plan, local=plan.local or local_named("merge_on_hash"))
 
 

@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenkeel.batch.execute import execute
 from evenkeel.batch.measure import measure_by_counting, measure_by_running
+from evenkeel.errors import NotMeasurable, UnknownOption, UnreadableInput
 from evenkeel.plan import Facts, TwoWay, explain, optimize
 from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
 from evenkeel.spark.binding import BoundJoin, bind
-from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes
+from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect
 from evenkeel.types import SIDES, Side, parse_how, parse_scheme, parse_workers
 
@@ -38,10 +39,15 @@ def plan(
     Reads the key columns of both inputs once for statistics (a sample of large inputs), unless the scheme is
     `hash` or `broadcast`. See `join` for the parameters.
     """
+    for side, df in zip(SIDES, (left, right), strict=True):
+        if not isinstance(df, DataFrame):
+            raise UnreadableInput.not_a_frame(side, df)
+        if df.isStreaming:
+            raise UnreadableInput.streaming(side)
     joined, asked = parse_how(how), parse_scheme(scheme)
     count = None if workers is None else parse_workers(workers)
-    if len(suffixes) != 2:
-        raise ValueError(f"suffixes={suffixes!r}: give one for the left and one for the right input")
+    if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2:
+        raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
     request = bind(left, right, on, joined, (suffixes[0], suffixes[1]))
     spark = left.sparkSession
     regions = count or int(_conf(spark, "spark.sql.shuffle.partitions", "200"))
@@ -49,6 +55,7 @@ def plan(
     facts = Facts(
         {s: row_bytes(request.side(s).schema) for s in SIDES},
         {s: keeps_order(explained[s]) for s in SIDES},
+        {s: size_in_bytes(explained[s]) for s in SIDES},
         _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
     draft = TwoWay(request.condition, joined, regions, asked, facts)
@@ -111,15 +118,16 @@ class JoinPlan:
 
     @property
     def layout(self) -> Layout:
-        chosen = self.tree.chosen or self._weighed.chosen
-        assert chosen is not None
-        return chosen.layout
+        if self.tree.chosen is None:
+            raise NotMeasurable.no_regions(self.tree.condition.text)
+        return self.tree.chosen.layout
 
     @property
     def predicted(self) -> LoadReport:
         """The load of every region, as the statistics foretell it."""
         chosen = self._weighed.chosen
-        assert chosen is not None and chosen.layout.predicted is not None
+        if chosen is None or chosen.layout.predicted is None:
+            raise NotMeasurable.no_regions(self.tree.condition.text)
         return chosen.layout.predicted
 
     @property
@@ -129,7 +137,7 @@ class JoinPlan:
 
     def explain(self) -> str:
         """What the join is, what is known of its inputs, what was considered, what was chosen and why."""
-        return explain(self._weighed)
+        return explain(self._weighed if self.tree.chosen is not None else self.tree)
 
     def execute(self) -> DataFrame:
         """The result, lazily."""
@@ -148,7 +156,8 @@ class JoinPlan:
         return self.explain()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.explain())}</pre>{self.predicted._repr_html_()}"
+        drawn = self.predicted._repr_html_() if self.tree.chosen is not None else ""
+        return f"<pre>{escape(self.explain())}</pre>{drawn}"
 
 
 def _conf(spark: SparkSession, key: str, default: str) -> str:

@@ -18,6 +18,8 @@ class Facts:
     row_bytes: dict[Side, float] = field(default_factory=lambda: {s: 64.0 for s in SIDES})
     stable_order: dict[Side, bool] = field(default_factory=lambda: {s: False for s in SIDES})
     """Whether a retried task would see the rows in the same order again."""
+    size_bytes: dict[Side, float | None] = field(default_factory=lambda: {s: None for s in SIDES})
+    """Spark's own estimate of an input's size, where it has one."""
     broadcast_limit: float = 10 * 1024 * 1024
     """Spark's autoBroadcastJoinThreshold in bytes; below 0 is never."""
 

@@ -20,10 +20,10 @@ GAIN = 0.9
 """A scheme is worth its overhead when it brings the heaviest region below this part of hashing's."""
 MOSTLY_OUTPUT = 64.0
 """Pairs a row from which comparing keys pair by pair costs more than sorting by them (docs/adr/0003)."""
-MOST_REGIONS = 2**20
+MOST_REGIONS = 2**16
 NATIVE_BUILD: dict[str, tuple[Side, ...]] = {
-    "inner": ("left", "right"),
-    "cross": ("left", "right"),
+    "inner": ("right", "left"),
+    "cross": ("right", "left"),
     "left": ("right",),
     "left_semi": ("right",),
     "left_anti": ("right",),
@@ -36,9 +36,8 @@ NATIVE_BUILD: dict[str, tuple[Side, ...]] = {
 def pose(plan: TwoWay) -> TwoWay:
     """State the problem for the schemes: statistics, join type, workers, and the side a broadcast would copy."""
     stats = plan.stats or _nothing_known()
-    size = {s: stats.of(s).row_count * plan.facts.row_bytes[s] for s in ("left", "right")}
     allowed = NATIVE_BUILD[plan.how] or ("right", "left")
-    build: Side = min(allowed, key=lambda s: size[s])
+    build: Side = min(allowed, key=lambda s: _size(plan, s))
     problem = Problem(stats, plan.how, plan.workers, bool(plan.condition.equi), build)
     return replace(plan, problem=problem)
 
@@ -106,6 +105,14 @@ def check(plan: TwoWay) -> TwoWay:
     return plan
 
 
+def _size(plan: TwoWay, side: Side) -> float:
+    """About how many bytes an input has; one of unknown size counts as large."""
+    if plan.stats is not None:
+        return plan.stats.of(side).row_count * plan.facts.row_bytes[side]
+    known = plan.facts.size_bytes[side]
+    return float("inf") if known is None else known
+
+
 def _left_to_spark(plan: TwoWay, reason: str) -> TwoWay:
     return replace(plan, chosen=plan.candidate("hash"), native=True, reason=reason)
 
@@ -116,7 +123,7 @@ def _why_not_broadcast(plan: TwoWay) -> str:
     build = plan.problem.build
     if not NATIVE_BUILD[plan.how]:
         return f"Spark broadcasts neither side of a {plan.how} join"
-    size = plan.problem.stats.of(build).row_count * plan.facts.row_bytes[build]
+    size = _size(plan, build)
     if plan.facts.broadcast_limit < 0:
         return "broadcasting is switched off in this session"
     if size > plan.facts.broadcast_limit:

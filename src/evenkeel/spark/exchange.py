@@ -29,7 +29,7 @@ HASH_SHIFT = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Routed:
+class RoutedInput:
     """An input with a `_?_region` column (and `_?_copies` where rows are copied), partitioned by region."""
 
     df: DataFrame
@@ -70,11 +70,11 @@ def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) ->
     return df.select("*", key, F.spark_partition_id().alias("_row")), f"({content} + _row)"
 
 
-def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls: bool = True) -> Routed:
+def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls: bool = True) -> RoutedInput:
     """The input's rows, copied to their regions, not yet shuffled."""
     df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
-    out = Routed(df, side)
+    out = RoutedInput(df, side)
     kept = [c for c in df.columns if c not in ("_key", "_row")]
     copies = str(layout.workers) if layout.replicates(side) else "1"
     if expr.table is not None:
@@ -88,16 +88,16 @@ def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls:
         df = df.select("*", F.expr(region).alias("_region"))
         region = "_region"
     routed = df.select(*kept, F.expr(copies).alias(out.copies), F.expr(f"{region} + {bits}").alias(out.region))
-    return Routed(routed, side)
+    return RoutedInput(routed, side)
 
 
-def exchange(routed: Routed, workers: int, with_copies: bool) -> Routed:
+def exchange(routed: RoutedInput, workers: int, with_copies: bool) -> RoutedInput:
     """Every region one partition. The only shuffle of the input."""
     df = routed.df if with_copies else routed.df.drop(routed.copies)
-    return Routed(df.repartitionById(workers, F.col(routed.region)), routed.side)
+    return RoutedInput(df.repartitionById(workers, F.col(routed.region)), routed.side)
 
 
-def region_of(routed: Routed, workers: int) -> str:
+def region_of(routed: RoutedInput, workers: int) -> str:
     """The number of the region, without the hash bits above it."""
     return f"pmod({routed.region}, {workers})"
 

@@ -1,0 +1,53 @@
+"""Against the definition: requests at the edge of what can be planned are answered in words, or by the safe choice."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import evenkeel as ek
+from evenkeel.errors import NotMeasurable, UnknownOption, UnreadableInput
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def test_only_batch_frames(spark):
+    frame = spark.range(3)
+    with pytest.raises(UnreadableInput, match="pandas"):
+        ek.join(frame, pd.DataFrame({"id": [1]}), "id")
+    with pytest.raises(UnreadableInput, match="is a stream"):
+        ek.join(spark.readStream.format("rate").load(), frame, "l.value = r.id")
+    with pytest.raises(UnknownOption, match="suffixes"):
+        ek.join(frame, frame, "id", suffixes="_r")
+
+
+@pytest.mark.parametrize(("small_first", "build"), [(True, "left"), (False, "right")])
+def test_an_asked_for_broadcast_copies_the_small_side(spark, small_first, build):
+    small, large = spark.range(3), spark.range(5000)
+    frames = (small, large) if small_first else (large, small)
+    plan = ek.plan(*frames, "id", scheme="broadcast", workers=4)
+    assert plan.tree.problem.build == build
+    assert plan.execute().count() == 3
+
+
+def test_a_join_without_equality_has_no_regions(spark):
+    plan = ek.plan(spark.range(3), spark.range(4), "l.id < r.id")
+    assert plan.native and "no equality" in plan.explain() and plan._repr_html_()
+    for ask in (lambda: plan.predicted, lambda: plan.layout, plan.measure):
+        with pytest.raises(NotMeasurable, match="left to Spark"):
+            ask()
+
+
+def test_counting_needs_equalities_alone(spark):
+    plan = ek.plan(spark.range(3), spark.range(4), "l.id = r.id AND l.id + r.id > 2", scheme="hash", workers=2)
+    with pytest.raises(NotMeasurable, match="measure"):
+        plan.measure(run=False)
+    assert plan.measure().rows_out.sum() == 1
+
+
+@pytest.mark.parametrize("how", ["left", "full", "left_semi", "left_anti"])
+def test_measured_output_counts_no_copy_twice(spark, how):
+    left = spark.createDataFrame([(7, i) for i in range(40)] + [(9, i) for i in range(40)], "k int, a int")
+    right = spark.createDataFrame([(7, i) for i in range(30)], "k int, b int")
+    plan = ek.plan(left, right, "l.k = r.k AND l.a < r.b", how, scheme="heavy_light", workers=6)
+    assert plan.measure().rows_out.sum() <= plan.execute().count()
