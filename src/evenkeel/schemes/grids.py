@@ -43,23 +43,30 @@ class Shapes:
 
     a: Int64
     b: Int64
+    spare: float
+    """Rows that a key may ship more than it must, for finer cells."""
 
     @classmethod
-    def within(cls, workers: int, most_a: int, most_b: int) -> Shapes:
+    def within(cls, workers: int, most_a: int, most_b: int, spare: float) -> Shapes:
         a = np.arange(1, min(workers, most_a) + 1)
         widest = np.minimum(workers // a, most_b)
-        return cls(np.repeat(a, widest), np.concatenate([np.arange(1, n + 1) for n in widest]))
+        return cls(np.repeat(a, widest), np.concatenate([np.arange(1, n + 1) for n in widest]), spare)
 
     def best(self, left: float, right: float, out: float, loads: Float64, ceiling: float) -> tuple[Grid, float]:
         """The grid that ships least among those that fit under the ceiling, with the rows it ships.
 
         A grid of n cells goes to the n lightest regions; `loads` are ascending. Where none fits, the one that
-        ends lowest.
+        ends lowest. Where finer cells cost next to nothing they are taken: a wrong estimate of one key is then
+        shared by many regions.
         """
-        a = self.a[(self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))]
-        b = self.b[(self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))]
+        possible = (self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))
+        a, b = self.a[possible], self.b[possible]
         shipped = left * b + right * a
         top = loads[a * b - 1] + weight(left / a + right / b, out / (a * b))
         fits = np.flatnonzero(top <= ceiling)
-        at = fits[np.lexsort((top[fits], shipped[fits]))[0]] if len(fits) else np.lexsort((shipped, top))[0]
+        if not len(fits):
+            at = np.lexsort((shipped, top))[0]
+        else:
+            cheap = fits[shipped[fits] <= shipped[fits].min() + self.spare]
+            at = cheap[np.lexsort((shipped[cheap], -(a * b)[cheap]))[0]]
         return Grid(int(a[at]), int(b[at])), float(shipped[at])

@@ -43,6 +43,8 @@ MOST_KEYS = 8192
 """Keys in a routing table at the most: a broadcast of some hundred kilobytes."""
 TAIL_NOISE = 0.01
 """How uneven hashing the tail may leave a region, as a part of the mean (one standard deviation)."""
+NEXT_TO_NOTHING = 0.02
+"""How many rows more a key may ship for finer cells, as a part of a region's rows."""
 CEILINGS = (1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """How far above the mean the heaviest region may be, tried from even to uneven."""
 
@@ -204,10 +206,11 @@ class _GridChoice:
 
     def __init__(self, problem: Problem) -> None:
         p, kept = problem.workers, preserved(problem.how)
-        self.free = Shapes.within(p, p, p)
+        spare = NEXT_TO_NOTHING * problem.stats.input_rows / p
+        self.free = Shapes.within(p, p, p, spare)
         self.uncopied = self.free
         if len(kept) == 1:
-            self.uncopied = Shapes.within(p, p if "left" in kept else 1, p if "right" in kept else 1)
+            self.uncopied = Shapes.within(p, p if "left" in kept else 1, p if "right" in kept else 1, spare)
 
     def __call__(self, left: float, right: float, out: float, loads: Float64, ceiling: float) -> Grid:
         free, least = self.free.best(left, right, out, loads, ceiling)

@@ -25,7 +25,7 @@ from evenkeel.types import SIDES, Side
 
 TOP = 4096
 TRACKED = 16384
-SAMPLE_ROWS = 400_000
+SAMPLE_ROWS = 300_000
 SEED = 20190415
 _READABLE = (
     T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType, T.TimestampType,
