@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from pyspark.sql import functions as F
 
 import evenkeel as ek
-from evenkeel.errors import NotMeasurable, UnknownOption, UnreadableInput
+from evenkeel.errors import NotMeasurable, SchemeNotApplicable, UnknownOption, UnreadableInput
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -51,3 +52,15 @@ def test_measured_output_counts_no_copy_twice(spark, how):
     right = spark.createDataFrame([(7, i) for i in range(30)], "k int, b int")
     plan = ek.plan(left, right, "l.k = r.k AND l.a < r.b", how, scheme="heavy_light", workers=6)
     assert plan.measure().rows_out.sum() <= plan.execute().count()
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
+def test_collated_strings_meet_though_their_hashes_differ(spark, how):
+    left = spark.sql("SELECT x COLLATE UTF8_LCASE AS k, i FROM VALUES ('A', 1), ('a', 2), ('b', 3), ('c', 1) t(x, i)")
+    right = spark.sql("SELECT x COLLATE UTF8_LCASE AS k, j FROM VALUES ('a', 1), ('A', 2), ('B', 3), ('d', 1) t(x, j)")
+    expected = left.join(right, "k", how).count()
+    assert ek.join(left, right, "k", how, workers=5).count() == expected
+    both = ek.join(left, right, "l.k = r.k AND l.i = r.j", how, scheme="heavy_light", workers=5)
+    assert both.count() == left.alias("l").join(right.alias("r"), F.expr("l.k = r.k AND l.i = r.j"), how).count()
+    with pytest.raises(SchemeNotApplicable):
+        ek.plan(left, right, "k", how, scheme="heavy_light")

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from evenkeel.conditions import Condition, Equi, Names, bound, parse_on
+from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
 from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition
 from evenkeel.spark.inputs import contains_type
 from evenkeel.types import SIDES, How, Side
@@ -66,9 +66,14 @@ def bind(
         "right": right.toDF(*(bound("right", i) for i in range(len(names.right)))),
     }
     _analyze(frames["left"], frames["right"], condition)
-    keys = [_key(frames["left"], frames["right"], e) for e in condition.equi]
-    equi = []
-    for i, (e, kind) in enumerate(zip(condition.equi, keys, strict=True)):
+    kinds = [_key(frames["left"], frames["right"], e) for e in condition.equi]
+    equi, keys, residual = [], [], list(condition.residual)
+    for i, (e, kind) in enumerate(zip(condition.equi, kinds, strict=True)):
+        if _is_collated(kind):
+            # Equal under a collation is not equal in hash: such a key is compared, never routed by.
+            sign = "<=>" if e.null_safe else "="
+            residual.append(Theta(f"({e.left}) {sign} ({e.right})", e.text))
+            continue
         sql = {}
         for side in SIDES:
             sql[side] = e.sql(side).strip("`")
@@ -77,9 +82,18 @@ def bind(
                 frames[side] = frames[side].withColumn(name, F.expr(e.sql(side)).cast(kind))
                 sql[side] = name
         equi.append(Equi(sql["left"], sql["right"], e.null_safe, e.text))
-    return BoundJoin(
-        frames["left"], frames["right"], replace(condition, equi=tuple(equi)), how, tuple(keys), names, suffixes
-    )
+        keys.append(kind)
+    condition = replace(condition, equi=tuple(equi), residual=tuple(residual))
+    return BoundJoin(frames["left"], frames["right"], condition, how, tuple(keys), names, suffixes)
+
+
+def _is_collated(kind: T.DataType) -> bool:
+    """Whether values of the type may be equal without being the same, as 'a' and 'A' under UTF8_LCASE."""
+    if isinstance(kind, T.StringType):
+        return bool(kind.collation != T.StringType().collation)
+    if isinstance(kind, T.StructType):
+        return any(_is_collated(f.dataType) for f in kind)
+    return isinstance(kind, T.ArrayType) and _is_collated(kind.elementType)
 
 
 def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:

@@ -62,9 +62,7 @@ def sample_rate(explained: str, row_bytes: float) -> float:
 def _readable(join: BoundJoin) -> bool:
     if len(join.key_types) != 1 or join.condition.equi[0].null_safe:
         return False
-    kind = join.key_types[0]
-    plain = not isinstance(kind, T.StringType) or kind == T.StringType()
-    return isinstance(kind, _READABLE) and plain
+    return isinstance(join.key_types[0], _READABLE)
 
 
 def _collect_side(join: BoundJoin, side: Side, rate: float) -> SideStats:
