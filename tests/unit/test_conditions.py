@@ -39,6 +39,9 @@ def parse(on, how="inner"):
         ),
         ("exists(l.payload, x -> x = r.id)", [], ["exists(`_l3`, x -> x = `_r0`)"]),
         ("NOT l.a = r.a", [], ["NOT `_l5` = `_r3`"]),
+        ("l.a = r.a < r.id", [], ["`_l5` = `_r3` < `_r0`"]),
+        ("l.a = r.a IN (1)", [], ["`_l5` = `_r3` IN (1)"]),
+        ("l.a = r.a -- why\n AND l.t < r.id -- not", [("`_l5`", "`_r3`")], ["`_l1` < `_r0`"]),
         ("(l.a = r.a) = (l.b = r.B)", [], ["(`_l5` = `_r3`) = (`_l6` = `_r4`)"]),
     ],
 )
@@ -101,3 +104,21 @@ def test_the_mark_is_under_the_fault_on_the_second_line():
     with pytest.raises(errors.UnparsableCondition) as caught:
         parse("l.a = r.a\n  AND l.b == = r.B")
     assert "Hint" in str(caught.value)
+
+
+def test_columns_called_case_and_end():
+    names = Names(("a", "x", "end", "case"), ("a", "start", "end", "c"))
+    c = parse_on("l.a = r.a AND (l.x < r.end AND l.x >= r.start)", "inner", names)
+    assert [e.left for e in c.equi] == ["`_l0`"] and [t.sql for t in c.residual] == ["`_l1` < `_r2`", "`_l1` >= `_r1`"]
+    for text, keys in {
+        "l.end = r.end": 1,
+        "(l.end = r.end AND l.a = r.a)": 2,
+        "l.case = r.c AND l.a = r.a": 2,
+        "l.x < coalesce(r.end, 5) AND l.a = r.a": 1,
+        "CASE WHEN l.end < 3 AND r.end > 2 THEN 1 ELSE 2 END = r.c AND l.a = r.a": 1,
+    }.items():
+        assert len(parse_on(text, "inner", names).equi) == keys, text
+
+
+def test_one_column_named_twice_in_two_cases():
+    assert parse(["a", "A"]).columns == {"left": (5,), "right": (3,)}

@@ -76,5 +76,13 @@ def _matched_values(
 
 
 def _groupable(df: DataFrame, column: str) -> str:
-    """Maps cannot be grouped by; their entries can."""
-    return f"map_entries({column})" if isinstance(df.schema[column].dataType, T.MapType) else column
+    """The column in a form that is equal only where nothing can tell two values apart.
+
+    Maps cannot be compared, their entries can; -0.0 equals 0.0, and 'a' may equal 'A', yet not to every function.
+    """
+    kind = df.schema[column].dataType
+    if isinstance(kind, T.MapType):
+        return f"map_entries({column})"
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        return f"cast({column} AS string)"
+    return f"cast({column} AS binary)" if isinstance(kind, T.StringType) else column

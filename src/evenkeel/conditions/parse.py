@@ -23,6 +23,10 @@ from evenkeel.errors import AmbiguousColumn, OneSidedCondition, UnknownColumn, U
 from evenkeel.types import SIDES, How, Side
 
 _EQUALITIES = (TokenType.EQ, TokenType.NULLSAFE_EQ)
+_PREDICATES = (
+    TokenType.LT, TokenType.GT, TokenType.LTE, TokenType.GTE, TokenType.NEQ, TokenType.IN, TokenType.LIKE,
+    TokenType.ILIKE, TokenType.RLIKE, TokenType.BETWEEN, TokenType.IS, TokenType.NOT,
+)  # fmt: skip
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
@@ -71,7 +75,10 @@ def parse_on(on: str | Sequence[str] | None, how: How, names: Names) -> Conditio
         raise UnparsableCondition.wrong_type(on)
     if not on:
         raise UnparsableCondition.empty()
-    return _using(list(dict.fromkeys(on)), names)
+    once: dict[int, str] = {}
+    for name in on:
+        once.setdefault(names.index("left", name), name)
+    return _using(list(once.values()), names)
 
 
 def _using(on: list[str], names: Names) -> Condition:
@@ -157,16 +164,12 @@ def _conjuncts(text: str, tokens: list[Token], start: int, end: int) -> list[tup
     """The spans between the ANDs that join conditions (not those of BETWEEN, nor inside brackets or CASE)."""
     inside = [t for t in tokens if start <= t.start and t.end < end]
     cuts: list[tuple[int, int]] = []
-    depth = between = 0
+    between = 0
     at = start
-    for t in inside:
-        if t.token_type in _OPEN or t.token_type == TokenType.CASE:
-            depth += 1
-        elif t.token_type in _CLOSE or (t.token_type == TokenType.END and depth):
-            depth -= 1
-        elif depth:
+    for t, depth in _depths(inside):
+        if depth:
             continue
-        elif t.token_type == TokenType.BETWEEN:
+        if t.token_type == TokenType.BETWEEN:
             between += 1
         elif t.token_type == TokenType.OR:
             return [(start, end)]
@@ -184,17 +187,33 @@ def _conjuncts(text: str, tokens: list[Token], start: int, end: int) -> list[tup
     return spans
 
 
+def _depths(tokens: list[Token]) -> list[tuple[Token, int]]:
+    """Every token with the number of brackets and CASEs around it; those count as being inside themselves.
+
+    After a dot, `case` and `end` are names of columns.
+    """
+    out: list[tuple[Token, int]] = []
+    open_: list[TokenType] = []
+    for i, t in enumerate(tokens):
+        name = i > 0 and tokens[i - 1].token_type == TokenType.DOT
+        if t.token_type in _OPEN or (t.token_type == TokenType.CASE and not name):
+            open_.append(t.token_type)
+        out.append((t, len(open_)))
+        closes = t.token_type in _CLOSE
+        ends = t.token_type == TokenType.END and not name and TokenType.CASE in open_[-1:]
+        if open_ and (closes or ends):
+            open_.pop()
+    return out
+
+
 def _unwrap(tokens: list[Token], start: int, end: int) -> tuple[int, int] | None:
     """The span inside the brackets, when one pair of them encloses all of it."""
     inside = [t for t in tokens if start <= t.start and t.end < end]
-    if len(inside) < 2 or inside[0].token_type != TokenType.L_PAREN:
+    if len(inside) < 3 or inside[0].token_type != TokenType.L_PAREN or inside[-1].token_type != TokenType.R_PAREN:
         return None
-    depth = 0
-    for t in inside:
-        depth += (t.token_type in _OPEN) - (t.token_type in _CLOSE)
-        if depth == 0:
-            return (inside[0].end + 1, t.start) if t is inside[-1] else None
-    return None
+    # The first bracket is closed by the last one when no token in between lies outside of it.
+    closed = [d == 1 and t.token_type == TokenType.R_PAREN for t, d in _depths(inside)]
+    return (inside[0].end + 1, inside[-1].start) if closed.index(True) == len(inside) - 1 else None
 
 
 @dataclass(frozen=True)
@@ -205,6 +224,7 @@ class _Bound:
 
 def _bind(text: str, start: int, end: int, names: Names) -> _Bound:
     """The span with every column reference replaced by its bound name."""
+    start, end = _without_margin(text, start, end)
     tree = sqlglot.parse_one(text[start:end], dialect="spark")
     columns: dict[Side, set[int]] = {"left": set(), "right": set()}
     edits: list[tuple[int, int, str]] = []
@@ -218,7 +238,13 @@ def _bind(text: str, start: int, end: int, names: Names) -> _Bound:
     sql = text[start:end]
     for a, b, name in sorted(edits, reverse=True):
         sql = sql[:a] + name + sql[b:]
-    return _Bound(sql.strip(), columns)
+    return _Bound(sql + "\n" if "--" in sql else sql, columns)
+
+
+def _without_margin(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span from its first token to its last: what stands around them is space or a comment."""
+    tokens = _tokens(text[start:end])
+    return (start + tokens[0].start, start + tokens[-1].end + 1) if tokens else (start, end)
 
 
 def _is_lambda_variable(column: exp.Column) -> bool:
@@ -250,17 +276,10 @@ def _as_equi(text: str, start: int, end: int, names: Names) -> Equi | None:
     tree = sqlglot.parse_one(text[start:end], dialect="spark")
     if not isinstance(tree, (exp.EQ, exp.NullSafeEQ)):
         return None
-    depth = 0
-    signs = []
-    for t in Spark().tokenize(text[start:end]):
-        if t.token_type in _OPEN or t.token_type == TokenType.CASE:
-            depth += 1
-        elif t.token_type in _CLOSE or t.token_type == TokenType.END:
-            depth -= 1
-        elif depth == 0 and t.token_type in _EQUALITIES:
-            signs.append(t)
-    if len(signs) != 1:
-        return None
+    outer = [t for t, depth in _depths(_tokens(text[start:end])) if depth == 0]
+    signs = [t for t in outer if t.token_type in _EQUALITIES]
+    if len(signs) != 1 or any(t.token_type in _PREDICATES for t in outer):
+        return None  # to Spark `a = b < c` is `(a = b) < c`, whatever the parser made of it
     first = _bind(text, start, start + signs[0].start, names)
     second = _bind(text, start + signs[0].end + 1, end, names)
     null_safe = isinstance(tree, exp.NullSafeEQ)

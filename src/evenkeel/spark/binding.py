@@ -69,8 +69,8 @@ def bind(
     kinds = [_key(frames["left"], frames["right"], e) for e in condition.equi]
     equi, keys, residual = [], [], list(condition.residual)
     for i, (e, kind) in enumerate(zip(condition.equi, kinds, strict=True)):
-        if _is_collated(kind):
-            # Equal under a collation is not equal in hash: such a key is compared, never routed by.
+        if _is_collated(kind) or any(_is_padded(frames[s], e.sql(s)) for s in SIDES):
+            # Equal under a collation, or after padding, is not equal in hash: compared, never routed by.
             sign = "<=>" if e.null_safe else "="
             residual.append(Theta(f"({e.left}) {sign} ({e.right})", e.text))
             continue
@@ -85,6 +85,12 @@ def bind(
         keys.append(kind)
     condition = replace(condition, equi=tuple(equi), residual=tuple(residual))
     return BoundJoin(frames["left"], frames["right"], condition, how, tuple(keys), names, suffixes)
+
+
+def _is_padded(df: DataFrame, sql: str) -> bool:
+    """Whether this is a CHAR(n) column, which Spark pads when it compares it with a longer one."""
+    name = sql.strip("`")
+    return name in df.columns and "char(" in str(df.schema[name].metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
 
 
 def _is_collated(kind: T.DataType) -> bool:

@@ -23,7 +23,10 @@ from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.inputs import contains_type
 from evenkeel.types import Side
 
-_SHAKY = (T.FloatType, T.DoubleType, T.MapType, T.VariantType, T.CalendarIntervalType)
+_SHAKY = (
+    T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.VariantType, T.CalendarIntervalType, T.UserDefinedType,
+)  # fmt: skip
+"""Values that a retried task may compute a little differently, such as sums and collected lists; or not hash."""
 HASH_SHIFT = 7
 """The hash bits above the region are not those that pick the region of a tail key."""
 

@@ -49,8 +49,8 @@ def size_in_bytes(explained: str) -> float | None:
 def keeps_order(explained: str) -> bool:
     """Whether every operator of the physical plan is known to repeat its row order when run again."""
     _, _, physical = explained.partition("== Physical Plan ==")
-    operators = [m[1] for line in physical.splitlines() if line.strip() and (m := _OPERATOR.match(line))]
-    return bool(operators) and all(op.split(" ")[0] in _IN_ORDER for op in operators)
+    operators = [_OPERATOR.match(line) for line in physical.splitlines() if line.strip()]
+    return bool(operators) and all(op is not None and op[1].split(" ")[0] in _IN_ORDER for op in operators)
 
 
 def row_bytes(schema: T.StructType) -> float:

@@ -87,7 +87,15 @@ def _collect_side(join: BoundJoin, side: Side, rate: float) -> SideStats:
     else:
         keys = hashing.xxhash64([values]) if readable else np.asarray(values.cast(pa.int64()))
     total, keyed = row["rows"][0].as_py(), row["keyed"][0].as_py()
-    labels = tuple(str(v) for v in values.to_pylist()) if readable else ()
+    labels = _labels(values) if readable else ()
     return SideStats.from_sample(
         total, total - keyed, float(row["distinct"][0].as_py()), keys, counts, rate, labels
     )
+
+
+def _labels(values: pa.Array) -> tuple[str, ...]:
+    """Keys as text; none where Python cannot show one (a year beyond 9999, broken UTF-8, an unknown zone)."""
+    try:
+        return tuple(str(v) for v in values.to_pylist())
+    except (OverflowError, ValueError, KeyError):
+        return ()
