@@ -55,8 +55,9 @@ class Routed:
 class RouteExpr:
     """A route as Spark runs it: a table looked up by `key`, and a region for the rows.
 
-    `table` has columns (h, slot, slots, region, copies); a row takes the entries of its key whose slot
-    is `row mod slots`. `region` is SQL with the places {key}, {row} and, with a table, {hit}: the entry's region.
+    `table` has columns (h, slots, regions, copies), an entry for each copy of a key's rows; a row takes all entries
+    of its key, and of each the region at `row mod slots`. `region` is SQL with the places {key}, {row} and, with a
+    table, {hit}: the region that was found, or NULL.
     """
 
     region: str
@@ -100,9 +101,8 @@ def spread_sql(workers: int) -> str:
 TABLE_SCHEMA = pa.schema(
     [
         ("h", pa.int64()),
-        ("slot", pa.int32()),
         ("slots", pa.int32()),
-        ("region", pa.int32()),
+        ("regions", pa.list_(pa.int32())),
         ("copies", pa.int32()),
     ]
 )

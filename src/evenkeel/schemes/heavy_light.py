@@ -85,14 +85,9 @@ class HeavyLightLayout:
             return RouteExpr(spread_sql(self.workers))
         slots = np.array([g.a if side == "left" else g.b for g in self.grids])
         copies = np.array([g.b if side == "left" else g.a for g in self.grids])
-        cells = slots * copies
-        columns = (
-            np.repeat(self.keys, cells),
-            np.concatenate([np.repeat(np.arange(n), c) for n, c in zip(slots, copies, strict=True)]),
-            np.repeat(slots, cells),
-            np.concatenate([np.concatenate(self._targets(i, side)) for i in range(len(self.keys))]),
-            np.repeat(copies, cells),
-        )
+        # Entry c of a key lists, slot by slot, where copy c of a row goes.
+        regions = [list(copy) for i in range(len(self.keys)) for copy in np.array(self._targets(i, side)).T]
+        columns = (np.repeat(self.keys, copies), np.repeat(slots, copies), regions, np.repeat(copies, copies))
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, TABLE_SCHEMA, strict=True)], TABLE_SCHEMA)
         return RouteExpr(f"coalesce({{hit}}, {spread_sql(self.workers)})", table)
 

@@ -81,11 +81,11 @@ def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls:
     kept = [c for c in df.columns if c not in ("_key", "_row")]
     copies = str(layout.workers) if layout.replicates(side) else "1"
     if expr.table is not None:
-        mine = F.expr(f"_key = _h AND (_slots = 1 OR pmod({row}, _slots) = _slot)")
-        df = df.join(F.broadcast(_table(df, expr)), mine, "left")
+        df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
         copies = "coalesce(_copies, 1)"
     p = layout.workers
-    region = expr.region.format(key="_key", row=row, hit="_hit")
+    hit = f"_regions[cast(pmod({row}, _slots) as int)]"
+    region = expr.region.format(key="_key", row=row, hit=hit)
     bits = f"{p} * cast(pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L) as int)"
     if region.startswith("explode"):  # a generator stands alone in its projection
         df = df.select("*", F.expr(region).alias("_region"))
@@ -117,5 +117,5 @@ def replicated_keys(df: DataFrame, layout: Layout, side: Side) -> DataFrame | No
 
 def _table(df: DataFrame, expr: RouteExpr) -> DataFrame:
     assert expr.table is not None
-    names = ["_h", "_slot", "_slots", "_hit", "_copies"]
+    names = ["_h", "_slots", "_regions", "_copies"]
     return df.sparkSession.createDataFrame(expr.table.rename_columns(names))
