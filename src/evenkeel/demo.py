@@ -39,9 +39,7 @@ def run(out: Path, rows: int, console: Console) -> None:
         bars = {name: progress.add_task(name, total=1, start=False) for name in steps}
 
         def step(name: str) -> None:
-            for other, bar in bars.items():
-                if other == name:
-                    progress.start_task(bar)
+            progress.start_task(bars[name])
 
         def done(name: str) -> None:
             progress.update(bars[name], completed=1)

@@ -36,7 +36,6 @@ _SYNONYMS: dict[str, How] = {
 SchemeName = Literal["auto", "hash", "broadcast", "heavy_light"]
 """How rows are mapped to regions; `auto` compares the others and picks one."""
 
-RegionId = int
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]

@@ -50,19 +50,6 @@ def task_seconds(spark: SparkSession, tag: str, tasks: int | None = None) -> Flo
     return seconds
 
 
-def totals(spark: SparkSession, tag: str) -> dict[str, float] | None:
-    """CPU seconds and shuffle bytes of all stages of the tagged jobs."""
-    api = _api(spark)
-    if api is None:
-        return None
-    stages = _stages(api, tag, None)
-    return {
-        "cpu_seconds": sum(s["executorCpuTime"] for s in stages) / 1e9,
-        "shuffle_write_bytes": float(sum(s["shuffleWriteBytes"] for s in stages)),
-        "tasks": float(sum(s["numCompleteTasks"] for s in stages)),
-    }
-
-
 def _api(spark: SparkSession) -> str | None:
     try:
         context = spark.sparkContext
