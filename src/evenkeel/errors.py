@@ -124,6 +124,42 @@ class IncomparableTypes(EvenkeelError):
         )
 
 
+class UnusableBand(EvenkeelError):
+    @classmethod
+    def crossing(cls, text: str, low: float, high: float) -> EvenkeelError:
+        return cls._make(
+            f"No pair can satisfy '{text}': its lower bound ({low:g}) is above its upper bound ({high:g}).",
+            "swap the bounds, or turn the signs around: BETWEEN takes the smaller bound first.",
+        )
+
+    @classmethod
+    def mixed_interval(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"'{text}' uses an interval that mixes months with days or hours, and such intervals have no order: "
+            "a month has 28 to 31 days.",
+            "write it in one kind of unit, such as INTERVAL 30 DAYS or INTERVAL 1 MONTH, or as two conditions.",
+        )
+
+    @classmethod
+    def null_bound(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"A bound of '{text}' is NULL or not a number, so no pair can satisfy it.",
+            "give the bound a value.",
+        )
+
+
+class TooManyPairs(EvenkeelError):
+    @classmethod
+    def of(cls, text: str, left: float, right: float, regions: int) -> EvenkeelError:
+        return cls._make(
+            f"Nothing in '{text}' narrows down which rows can match, so each of {left:,.0f} x {right:,.0f} = "
+            f"{left * right:.2g} pairs would be checked, {left * right / regions:.2g} in each of {regions} regions.",
+            "add an equality or a range to the condition (such as \"l.country = r.country\" or "
+            "\"abs(length(l.name) - length(r.name)) < 3\"), filter the inputs first, or ask for "
+            "scheme='one_bucket' with as many workers as it takes.",
+        )
+
+
 class UnknownOption(EvenkeelError):
     @classmethod
     def of(cls, what: str, value: object, allowed: Iterable[str]) -> EvenkeelError:
@@ -147,7 +183,15 @@ class SchemeNotApplicable(EvenkeelError):
     def needs_equality(cls, scheme: str, text: str) -> EvenkeelError:
         return cls._make(
             f"The scheme '{scheme}' routes rows by key, and '{text}' has no equality between the inputs.",
-            "use scheme='auto' or 'broadcast', or add an equality such as \"l.site = r.site\".",
+            "use scheme='auto', 'one_bucket' or 'broadcast', or add an equality such as \"l.site = r.site\".",
+        )
+
+    @classmethod
+    def needs_range(cls, scheme: str, text: str) -> EvenkeelError:
+        return cls._make(
+            f"The scheme '{scheme}' routes rows by ranges of keys, and '{text}' compares neither numbers nor times "
+            "of the two inputs.",
+            "use scheme='auto' or 'one_bucket', or add a range such as \"abs(l.ts - r.ts) <= 5\".",
         )
 
     @classmethod
@@ -164,14 +208,6 @@ class NotMeasurable(EvenkeelError):
         return cls._make(
             f"The output of '{text}' cannot be counted key by key.",
             "use measure(), which runs the join; counting covers equalities alone.",
-        )
-
-
-    @classmethod
-    def no_regions(cls, text: str) -> EvenkeelError:
-        return cls._make(
-            f"A join on '{text}' is left to Spark, so there are no regions to weigh.",
-            "plan it with scheme='broadcast', or add an equality between the inputs.",
         )
 
 

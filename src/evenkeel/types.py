@@ -33,7 +33,7 @@ _SYNONYMS: dict[str, How] = {
     "leftanti": "left_anti",
 }
 
-SchemeName = Literal["auto", "hash", "broadcast", "heavy_light"]
+SchemeName = Literal["auto", "hash", "broadcast", "heavy_light", "one_bucket", "m_bucket", "equi_weight"]
 """How rows are mapped to regions; `auto` compares the others and picks one."""
 
 Int64 = npt.NDArray[np.int64]

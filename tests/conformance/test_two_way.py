@@ -146,7 +146,7 @@ def test_cross(spark, scheme):
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_without_equality_spark_does_it(spark, how):
+def test_without_equality(spark, how):
     left, right = keyed([1, 5, None, 9], "l"), keyed([4, 5, None], "r")
     frames = spark.createDataFrame(left), spark.createDataFrame(right)
     expected = duck_join(left, right, "l.k < r.k", how)

@@ -7,7 +7,14 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenkeel as ek
-from evenkeel.errors import NotMeasurable, SchemeNotApplicable, UnknownOption, UnreadableInput
+from evenkeel.errors import (
+    NotMeasurable,
+    SchemeNotApplicable,
+    TooManyPairs,
+    UnknownOption,
+    UnreadableInput,
+    UnusableBand,
+)
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -31,12 +38,33 @@ def test_an_asked_for_broadcast_copies_the_small_side(spark, small_first, build)
     assert plan.execute().count() == 3
 
 
-def test_a_join_without_equality_has_no_regions(spark):
-    plan = ek.plan(spark.range(3), spark.range(4), "l.id < r.id")
-    assert plan.native and "no equality" in plan.explain() and plan._repr_html_()
-    for ask in (lambda: plan.predicted, lambda: plan.layout, plan.measure):
-        with pytest.raises(NotMeasurable, match="left to Spark"):
-            ask()
+def test_a_join_without_equality_is_balanced_too(spark):
+    plan = ek.plan(spark.range(300), spark.range(400), "l.id < r.id", scheme="one_bucket", workers=7)
+    assert "one_bucket" in plan.explain() and plan._repr_html_()
+    load = plan.measure()
+    assert load.rows_out.sum() == sum(min(i, 300) for i in range(400))
+    assert load.replication == pytest.approx(plan.replication, rel=0.02)
+
+
+def test_bands_that_cannot_be_are_refused(spark):
+    left, right = spark.range(3), spark.range(4)
+    times = spark.sql("SELECT timestamp'2026-01-01' AS t")
+    wrong = [
+        (UnusableBand, (left, right, "l.id BETWEEN r.id + 5 AND r.id - 5"), "above its upper bound"),
+        (UnusableBand, (left, right, "abs(l.id - r.id) <= -1"), "above its upper bound"),
+        (UnusableBand, (times, times, "l.t <= r.t + INTERVAL 1 MONTH 2 DAYS"), "mixes months"),
+        (UnusableBand, (left, right, "l.id < r.id + cast('NaN' AS double)"), "not a number"),
+    ]
+    for kind, given, said in wrong:
+        with pytest.raises(kind, match=said) as raised:
+            ek.plan(*given)
+        assert "Hint: " in str(raised.value)
+
+
+def test_a_theta_join_of_huge_inputs_names_its_pairs(spark):
+    huge = spark.range(10**8)
+    with pytest.raises(TooManyPairs, match=r"1e\+16 pairs.*\n\nHint: .*equality or a range"):
+        ek.plan(huge, huge, "levenshtein(cast(l.id AS string), cast(r.id AS string)) < 3", workers=16)
 
 
 def test_counting_needs_equalities_alone(spark):

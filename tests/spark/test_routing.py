@@ -98,14 +98,31 @@ def skewed(spark, rows, seed, stable):
 def test_routes_row_by_row(spark, scheme, how, stable, seed):
     frames = skewed(spark, 3000, seed, stable), skewed(spark, 2500, seed + 1, stable)
     plan = ek.plan(*frames, "k", how, scheme=scheme, workers=WORKERS)
+    copied = check_routes(plan, stable)
+    assert copied == {"hash": 0, "broadcast": 1, "heavy_light": 2}.get(scheme, copied)
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["stable order", "unstable order"])
+@pytest.mark.parametrize("on", ["abs(l.k - r.k) <= 2", "l.id % 5 = r.id % 5 AND l.k BETWEEN r.k - 3 AND r.k"])
+@pytest.mark.parametrize("scheme", ["one_bucket", "m_bucket", "equi_weight"])
+def test_ranges_route_row_by_row(spark, scheme, on, stable, seed):
+    """With two keys so hot that they are cut apart, and rows without a key."""
+    frames = skewed(spark, 3000, seed, stable), skewed(spark, 2500, seed + 1, stable)
+    check_routes(ek.plan(*frames, on, "full", scheme=scheme, workers=WORKERS), stable)
+
+
+def check_routes(plan, stable):
     assert plan.tree.facts.stable_order == {side: stable for side in SIDES}
     join, layout = plan._request, plan.layout
     copied = 0
     for side in SIDES:
         df, number = exchange.with_routing(join, side, stable, keep_nulls=True)
-        rows = df.select(f"_{side[0]}1", "_key", F.expr(number).alias("row")).toArrow()
-        ids, key = rows[0].to_numpy(), rows["_key"].combine_chunks()
-        batch = Batch(key.fill_null(0).to_numpy(), np.asarray(key.is_valid()), rows["row"].to_numpy())
+        spans = join.condition.spans
+        position = F.expr(spans[0].sql(side) if spans else "0D").alias("x")
+        rows = df.select(f"_{side[0]}1", "_key", F.expr(number).alias("row"), position).toArrow()
+        ids, key, x = rows[0].to_numpy(), rows["_key"].combine_chunks(), rows["x"].combine_chunks()
+        valid = np.asarray(pc.and_(key.is_valid(), x.is_valid()))
+        batch = Batch(key.fill_null(0).to_numpy(), valid, rows["row"].to_numpy(), x.fill_null(0.0).to_numpy())
         expected = layout.route(side, batch)
         routed = exchange.route(join, side, layout, stable)
         region = F.expr(exchange.region_of(routed, WORKERS)).alias("region")
@@ -116,7 +133,7 @@ def test_routes_row_by_row(spark, scheme, how, stable, seed):
         assert np.array_equal(got[routed.copies].to_numpy(), times[got[0].to_numpy()])
         assert len(times) == len(ids) and (times.max() > 1) == layout.replicates(side)
         copied += times.max() > 1
-    assert copied == {"hash": 0, "broadcast": 1, "heavy_light": 2}.get(scheme, copied)
+    return copied
 
 
 @pytest.mark.parametrize("scheme", [s.name for s in SCHEMES])
@@ -127,7 +144,7 @@ def test_each_region_is_one_partition(spark, scheme, seed):
     )  # fmt: skip
     for side, stable in zip(SIDES, (True, False), strict=True):
         routed = exchange.route(plan._request, side, plan.layout, stable)
-        sent = exchange.exchange(routed, WORKERS, with_copies=True)
+        sent = exchange.exchange(routed, plan.layout, plan.tree.local, plan._request, with_copies=True)
         region = F.expr(exchange.region_of(sent, WORKERS)).alias("region")
         got = sent.df.select(F.spark_partition_id().alias("partition"), region).toArrow()
         assert got["partition"].equals(got["region"])

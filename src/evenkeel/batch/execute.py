@@ -64,18 +64,19 @@ class RegionJoin:
 def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     """Join inside the regions, without the unmatched copies: those say nothing of the row they are a copy of."""
     assert plan.chosen is not None and plan.local is not None
-    layout, kept = plan.chosen.layout, preserved(how)
+    layout, local, kept = plan.chosen.layout, plan.local, preserved(how)
     sides: dict[Side, RoutedInput] = {}
     for side in SIDES:
         nulls = side in kept and how != "left_semi"
-        routed = route(join, side, layout, plan.facts.stable_order[side], nulls)
-        copied = side in kept and layout.replicates(side)
+        routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, by_key=True)
+        copied = side in copied_sides(plan, how)
         if copied and how in ("left_semi", "left_anti"):
             # Copies of these rows are answered for by reconciliation alone.
             routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
-        sides[side] = exchange(routed, layout.workers, with_copies=copied)
-    on = F.expr(plan.local.on(join.condition))
-    joined = sides["left"].df.join(sides["right"].df.hint("merge"), on, SPARK_HOW[how])
+        sides[side] = exchange(routed, layout, local, join, with_copies=copied)
+    on = F.expr(local.on(join.condition))
+    hinted = {s: sides[s].df.hint(local.operator) if s == _hinted(plan, how) else sides[s].df for s in SIDES}
+    joined = hinted["left"].join(hinted["right"], on, SPARK_HOW[how])
     for side in SIDES:
         mine, theirs = sides[side], sides[other(side)]
         if mine.copies in mine.df.columns and how not in ("left_semi", "left_anti"):
@@ -83,10 +84,22 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     return RegionJoin(sides["left"], sides["right"], joined)
 
 
+def copied_sides(plan: TwoWay, how: How) -> tuple[Side, ...]:
+    """The preserved sides of which some rows are copied: those need reconciling."""
+    assert plan.chosen is not None and plan.local is not None
+    layout, local = plan.chosen.layout, plan.local
+    return tuple(s for s in SIDES if s in preserved(how) and (layout.replicates(s) or local.copies(s)))
+
+
+def _hinted(plan: TwoWay, how: How) -> Side:
+    """The side that Spark is told to build from; semi and anti joins can only build the right one."""
+    assert plan.local is not None
+    return "right" if how in ("left_semi", "left_anti") else plan.local.build
+
+
 def _routed(join: BoundJoin, plan: TwoWay) -> DataFrame:
-    assert plan.chosen is not None
-    copied = [s for s in SIDES if s in preserved(join.how) and plan.chosen.layout.replicates(s)]
-    return _union(join, region_join(join, plan, join.how).joined, [unmatched_copies(join, plan, s) for s in copied])
+    rest = [unmatched_copies(join, plan, s) for s in copied_sides(plan, join.how)]
+    return _union(join, region_join(join, plan, join.how).joined, rest)
 
 
 def _broadcast(join: BoundJoin, plan: TwoWay) -> DataFrame:

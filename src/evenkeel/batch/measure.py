@@ -60,9 +60,7 @@ def measure_by_counting(join: BoundJoin, plan: TwoWay) -> LoadReport:
 
 def _with_regions(plan: TwoWay) -> TwoWay:
     """A join left to Spark is measured as what Spark does: hashing."""
-    if plan.chosen is None:
-        raise NotMeasurable.no_regions(plan.condition.text)
-    return replace(plan, local=plan.local or local_named("merge_on_hash"))
+    return replace(plan, local=plan.local or local_named("merge_on_hash" if plan.condition.equi else "nested_loop"))
 
 
 def _rows_in(join: BoundJoin, plan: TwoWay, layout: Layout) -> tuple[Float64, float]:

@@ -14,16 +14,16 @@ from pyspark.sql import types as T
 from evenkeel.conditions import bound
 from evenkeel.plan import TwoWay
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.exchange import exchange, key_sql, replicated_keys, route
+from evenkeel.spark.exchange import copied_rows, exchange, key_sql, replicated_keys, route
 from evenkeel.types import SIDES, Side, other
 
 
 def unmatched_copies(join: BoundJoin, plan: TwoWay, side: Side) -> DataFrame:
     """The copied rows of a preserved side that the regions left out: unmatched ones, or for a semi-join matched."""
-    assert plan.chosen is not None
-    hashes = replicated_keys(join.side(side), plan.chosen.layout, side)
-    mine = _of_keys(join, side, hashes)
-    theirs = _of_keys(join, other(side), hashes)
+    assert plan.chosen is not None and plan.local is not None
+    layout, stable = plan.chosen.layout, plan.facts.stable_order[side]
+    mine = copied_rows(join, side, layout, plan.local, stable)
+    theirs = _partners(join, other(side), plan)
     if not join.condition.residual:
         matched, on = _key_set(join, side, theirs)
     else:
@@ -32,12 +32,14 @@ def unmatched_copies(join: BoundJoin, plan: TwoWay, side: Side) -> DataFrame:
     return mine.join(matched, F.expr(on), how).select(*join.columns(side))
 
 
-def _of_keys(join: BoundJoin, side: Side, hashes: DataFrame | None) -> DataFrame:
-    """The rows whose key is copied."""
+def _partners(join: BoundJoin, side: Side, plan: TwoWay) -> DataFrame:
+    """The rows that copied rows of the other side may match."""
+    assert plan.chosen is not None
+    table = plan.chosen.layout.route_expr(other(side)).table
     df = join.side(side)
-    if hashes is None:
+    if table is None:
         return df
-    return df.join(F.broadcast(hashes), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
+    return df.join(F.broadcast(replicated_keys(df, table)), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
 
 
 def _key_set(join: BoundJoin, side: Side, theirs: DataFrame) -> tuple[DataFrame, str]:
@@ -65,11 +67,13 @@ def _matched_values(
         sql = plan.local.on(join.condition).replace("(_l_region = _r_region)", "(true)")
         pairs = theirs.join(F.broadcast(mine), F.expr(sql), "inner")
     else:
-        layout = plan.chosen.layout
-        sent = {s: exchange(route(small, s, layout, False), layout.workers, with_copies=False) for s in SIDES}
-        pairs = sent[side].df.join(
-            sent[other(side)].df.hint("merge"), F.expr(plan.local.on(join.condition)), "left_semi"
-        )
+        layout, local = plan.chosen.layout, plan.local
+        sent = {}
+        for s in SIDES:
+            routed = route(small, s, layout, False, keep_nulls=False, hash_bits=local.hash_bits)
+            sent[s] = exchange(routed, layout, local, small, with_copies=False)
+        right = sent[other(side)].df.hint(local.operator)
+        pairs = sent[side].df.join(right, F.expr(local.on(join.condition)), "left_semi")
     values = [F.expr(_groupable(mine, c)).alias(f"_m{i}") for i, c in enumerate(read)]
     on = " AND ".join(f"{_groupable(mine, c)} <=> _m{i}" for i, c in enumerate(read))
     return pairs.select(*values).distinct(), on

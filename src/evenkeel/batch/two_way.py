@@ -11,13 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenkeel.batch.execute import execute
 from evenkeel.batch.measure import measure_by_counting, measure_by_running
-from evenkeel.errors import NotMeasurable, UnknownOption, UnreadableInput
+from evenkeel.errors import UnknownOption, UnreadableInput
 from evenkeel.plan import Facts, TwoWay, explain, optimize
+from evenkeel.plan.rules import BY_RANGE, permit
 from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
 from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes, size_in_bytes
-from evenkeel.spark.statistics import collect
+from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes
 from evenkeel.types import SIDES, Side, parse_how, parse_scheme, parse_workers
 
 On = str | Sequence[str] | None
@@ -58,7 +59,7 @@ def plan(
         {s: size_in_bytes(explained[s]) for s in SIDES},
         _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
-    draft = TwoWay(request.condition, joined, regions, asked, facts)
+    draft = permit(TwoWay(request.condition, joined, regions, asked, facts))
     made = JoinPlan(request, draft, explained)
     made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at
     return made
@@ -78,7 +79,7 @@ def join(
 
     on        a column name, a list of names, or a condition over l and r: "l.id = r.user AND l.t < r.until"
     how       inner, left, right, full, left_semi, left_anti, cross, or a synonym that Spark knows
-    scheme    auto, hash, broadcast or heavy_light
+    scheme    auto, hash, broadcast, heavy_light, one_bucket, m_bucket or equi_weight
     workers   how many regions to balance over; Spark's number of shuffle partitions if not given
     suffixes  for column names that both inputs have
     """
@@ -96,20 +97,26 @@ class JoinPlan:
     @cached_property
     def tree(self) -> TwoWay:
         """The plan as a frozen value."""
-        if self._draft.requested in WITHOUT_STATISTICS or not self._draft.condition.equi:
+        if self._draft.requested in WITHOUT_STATISTICS or self._draft.condition.kind == "cross":
             return optimize(self._draft)
         return self._weighed
 
     @cached_property
     def _weighed(self) -> TwoWay:
         """The plan with statistics, collected now if the scheme did not need them."""
-        stats = collect(self._request, self._explained, self._draft.facts.row_bytes)
-        return optimize(replace(self._draft, stats=stats))
+        draft, condition = self._draft, self._draft.condition
+        if condition.spans or (draft.requested in BY_RANGE and condition.equi):
+            stats, ranges = collect_ranges(self._request, self._explained, draft.facts.row_bytes)
+            return optimize(replace(draft, stats=stats, ranges=ranges))
+        if condition.equi:
+            return optimize(replace(draft, stats=collect(self._request, self._explained, draft.facts.row_bytes)))
+        return optimize(replace(draft, stats=collect_sizes(self._request)))
 
     @property
     def scheme(self) -> str:
         """The scheme that was chosen; a join left to Spark is `hash`, its own way."""
-        return self.tree.chosen.scheme if self.tree.chosen is not None else "hash"
+        assert self.tree.chosen is not None
+        return self.tree.chosen.scheme
 
     @property
     def native(self) -> bool:
@@ -118,16 +125,14 @@ class JoinPlan:
 
     @property
     def layout(self) -> Layout:
-        if self.tree.chosen is None:
-            raise NotMeasurable.no_regions(self.tree.condition.text)
+        assert self.tree.chosen is not None
         return self.tree.chosen.layout
 
     @property
     def predicted(self) -> LoadReport:
         """The load of every region, as the statistics foretell it."""
         chosen = self._weighed.chosen
-        if chosen is None or chosen.layout.predicted is None:
-            raise NotMeasurable.no_regions(self.tree.condition.text)
+        assert chosen is not None and chosen.layout.predicted is not None
         return chosen.layout.predicted
 
     @property
@@ -137,7 +142,7 @@ class JoinPlan:
 
     def explain(self) -> str:
         """What the join is, what is known of its inputs, what was considered, what was chosen and why."""
-        return explain(self._weighed if self.tree.chosen is not None else self.tree)
+        return explain(self._weighed)
 
     def execute(self) -> DataFrame:
         """The result, lazily."""
@@ -156,8 +161,7 @@ class JoinPlan:
         return self.explain()
 
     def _repr_html_(self) -> str:
-        drawn = self.predicted._repr_html_() if self.tree.chosen is not None else ""
-        return f"<pre>{escape(self.explain())}</pre>{drawn}"
+        return f"<pre>{escape(self.explain())}</pre>{self.predicted._repr_html_()}"
 
 
 def _conf(spark: SparkSession, key: str, default: str) -> str:

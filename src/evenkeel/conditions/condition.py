@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from evenkeel.conditions.band import Band, Span
 from evenkeel.conditions.equi import Equi
 from evenkeel.conditions.theta import Theta
 from evenkeel.types import Side
@@ -27,13 +28,24 @@ class Condition:
     columns: dict[Side, tuple[int, ...]] = field(default_factory=lambda: {"left": (), "right": ()})
     """Which columns of each input the condition reads."""
 
+    bands: tuple[Band, ...] = ()
+    """What the residual says of ranges, as far as it was understood."""
+    spans: tuple[Span, ...] = ()
+    """The bands in numbers, once the types of the inputs are known; the one to route by comes first."""
+
     @property
     def kind(self) -> str:
         if not self.equi and not self.residual:
             return "cross"
-        if not self.equi:
-            return "theta"
-        return "equi" if not self.residual else "equi + residual"
+        parts = ["equi"] * bool(self.equi) + [s.kind for s in self.spans]
+        if len(self.residual) > 0 and not self.spans:
+            parts.append("residual" if self.equi else "theta")
+        return " + ".join(dict.fromkeys(parts))
+
+    @property
+    def monotone(self) -> bool:
+        """Whether matching cells of a join matrix with sorted axes form a staircase: see `Band`."""
+        return bool(self.equi or self.spans)
 
     @property
     def residual_sql(self) -> str | None:

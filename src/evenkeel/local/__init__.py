@@ -1,6 +1,7 @@
 """How pairs are found inside a region. Never imports pyspark."""
 
 from evenkeel.local.base import LocalJoin
+from evenkeel.local.bins import Bins
 from evenkeel.local.registry import LOCAL_JOINS, local_named
 
-__all__ = ["LOCAL_JOINS", "LocalJoin", "local_named"]
+__all__ = ["LOCAL_JOINS", "Bins", "LocalJoin", "local_named"]

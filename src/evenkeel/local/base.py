@@ -1,23 +1,65 @@
-"""A local join finds the pairs inside a region; it runs as Spark's own sort-merge join.
+"""A local join finds the pairs inside a region; it runs as one of Spark's own joins, or in Arrow.
 
-It is described by the condition that joins two routed inputs. `_l_region` and `_r_region` number the region and,
-above it, carry bits of the key's hash, so that one integer compare settles most of the sorting.
+It is described by what it adds to the routed inputs and by the condition that joins them. `_l_region` and
+`_r_region` number the region; for joins that merge by key the hash bits above it settle most of the sorting.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from evenkeel.conditions import Condition
+from evenkeel.types import Side
+
+Operator = Literal["merge", "shuffle_hash"]
+"""Spark's hint for the join inside a region: sort-merge can spill to disk, hashing holds one side in memory."""
 
 
 class LocalJoin(Protocol):
-    name: str
-    summary: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def hash_bits(self) -> bool:
+        """Whether the region column carries bits of the key's hash."""
+        ...
+
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def build(self) -> Side:
+        """The side that hashing holds in memory."""
+        ...
+
+    def columns(self, side: Side, condition: Condition) -> dict[str, str]:
+        """What to add to a side once it is in its region: SQL by name; `explode(...)` copies the row."""
+        ...
+
+    def copies(self, side: Side) -> bool:
+        """Whether `columns` copies rows of this side."""
+        ...
 
     def on(self, condition: Condition) -> str:
         """The SQL that two rows of one region must satisfy."""
         ...
+
+
+class Merging:
+    """What local joins that merge by key have in common."""
+
+    hash_bits = True
+    operator: Operator = "merge"
+    build: Side = "right"
+
+    def columns(self, side: Side, condition: Condition) -> dict[str, str]:
+        return {}
+
+    def copies(self, side: Side) -> bool:
+        return False
 
 
 SAME_REGION = "_l_region = _r_region"
@@ -25,3 +67,12 @@ SAME_REGION = "_l_region = _r_region"
 
 def conjunction(*parts: str | None) -> str:
     return " AND ".join(f"({p})" for p in parts if p)
+
+
+def same_keys(condition: Condition) -> list[str]:
+    """The equalities, written without '=', which Spark would take as keys to sort or hash by."""
+    out = []
+    for e in condition.equi:
+        same = f"{e.left} >= {e.right} AND {e.left} <= {e.right}"
+        out.append(f"({same}) OR ({e.left} IS NULL AND {e.right} IS NULL)" if e.null_safe else same)
+    return out

@@ -7,19 +7,14 @@ comparison of keys, so this is for joins that are mostly input. Measured, 2M row
 
 from __future__ import annotations
 
-from evenkeel.conditions import Condition, Equi
-from evenkeel.local.base import SAME_REGION, conjunction
+from evenkeel.conditions import Condition
+from evenkeel.local.base import SAME_REGION, Merging, conjunction, same_keys
 
 
-class MergeOnHash:
+class MergeOnHash(Merging):
     name = "merge_on_hash"
     summary = "sorted by the key's hash, keys compared pair by pair: for joins that are mostly input"
 
     def on(self, condition: Condition) -> str:
-        return conjunction(SAME_REGION, *(_same(e) for e in condition.equi), condition.residual_sql)
+        return conjunction(SAME_REGION, *same_keys(condition), condition.residual_sql)
 
-
-def _same(e: Equi) -> str:
-    # Written without '=', which Spark would take as one more key to sort by.
-    same = f"{e.left} >= {e.right} AND {e.left} <= {e.right}"
-    return f"({same}) OR ({e.left} IS NULL AND {e.right} IS NULL)" if e.null_safe else same

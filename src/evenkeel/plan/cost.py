@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenkeel.conditions import Condition
 from evenkeel.report import LoadReport, weight
 from evenkeel.stats import JoinStats
-from evenkeel.types import Side
+from evenkeel.types import Float64, Side
 
 PROBE_ROW = 0.25
 """A row of the large side of a broadcast is neither shuffled nor sorted: a quarter of an input row's work."""
@@ -14,8 +15,21 @@ BUILD_ROW = 2.0
 """A row of the small side is collected, sent to every machine and hashed there."""
 
 
-def heaviest(report: LoadReport) -> float:
-    return float(report.weights.max(initial=0.0))
+W_CHECK = 0.02
+"""A pair that a nested loop checks, in units of one shuffled row (docs/adr/0008)."""
+
+
+def heaviest(report: LoadReport, checked: Float64 | None = None) -> float:
+    """The weight of the heaviest region, with the pairs it checks besides those it gives."""
+    weights = report.weights if checked is None else report.weights + W_CHECK * checked
+    return float(weights.max(initial=0.0))
+
+
+def pairs_checked(condition: Condition, report: LoadReport) -> Float64 | None:
+    """Pairs that a region checks one by one, where neither a key nor a bin narrows them down."""
+    if condition.equi or (condition.spans and condition.spans[0].bounded):
+        return None
+    return np.asarray((report.rows_in / 2) ** 2)
 
 
 def broadcast_cost(stats: JoinStats, build: Side, report: LoadReport) -> float:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from evenkeel import charts
+from evenkeel.local import Bins
 from evenkeel.plan.nodes import TwoWay
 from evenkeel.report import weight
 from evenkeel.schemes.heavy_light import HeavyLightLayout
-from evenkeel.types import SIDES, Side
+from evenkeel.schemes.one_bucket import OneBucketLayout
+from evenkeel.types import SIDES, Absent, Side
 
 HOT = 0.1
 """A key is worth naming when it is this part of a region's work."""
@@ -35,6 +37,9 @@ def _condition(plan: TwoWay) -> str:
     lines = [f"{plan.how} join on {plan.condition.text}  [{plan.condition.kind}, {plan.workers} workers]"]
     for theta in plan.condition.residual:
         lines.append(f"  checked where pairs meet: {theta.text}")
+    for span in plan.condition.spans[:1] if plan.ranges is not None else ():
+        low, high = ("any" if abs(b) == float("inf") else f"{b:g}" for b in (span.lo, span.hi))
+        lines.append(f"  monotone: left - right is between {low} and {high}")
     return "\n".join(lines)
 
 
@@ -46,7 +51,11 @@ def _statistics(plan: TwoWay) -> str:
     lines = [f"statistics ({how_read} read, keys only, {plan.stats.seconds:.2f} s; ~ marks an estimate)"]
     for side in SIDES:
         s = plan.stats.of(side)
-        lines.append(f"  {side:5s} {s.rows} rows, {s.distinct} keys, {s.null_rows} NULL keys")
+        known = "" if isinstance(s.distinct, Absent) else f", {s.distinct} keys"
+        lines.append(f"  {side:5s} {s.rows} rows{known}, {s.null_rows} NULL keys")
+    if plan.ranges is not None:
+        a_row = plan.ranges.pair_count / max(1.0, plan.ranges.input_rows)
+        lines.append(f"  pairs within the range: {plan.ranges.pairs}, {a_row:.2f} a row")
     keys, left, right = plan.stats.known_keys()
     pairs, rows = left * right, left + right
     total = float(pairs.sum()) + plan.stats.tail(left, right)[2]
@@ -89,8 +98,14 @@ def _choice(plan: TwoWay) -> str:
         for side in SIDES:
             spread = "their position" if plan.facts.stable_order[side] else "a hash of their content"
             lines.append(f"  rows of a hot {side} key are spread by {spread}")
+    if isinstance(layout, OneBucketLayout):
+        lines.append(f"  stripes of {', '.join(map(str, sorted(set(layout.stripes.tolist()))))} regions")
     if plan.chosen.scheme != "broadcast":
         lines.append(f"  local join: {plan.local.name} ({plan.local.summary})")
+    if isinstance(plan.local, Bins):
+        low, high = min(plan.local.widths), max(plan.local.widths)
+        wide = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by region"
+        lines.append(f"  bins: {wide} wide; rows of the {plan.local.spread} are copied to the bins they may match")
     if layout.predicted is not None and plan.stats is not None:
         lines.append("  predicted load per region:")
         lines.append(charts.bars(layout.predicted.weights, height=2, width=80))

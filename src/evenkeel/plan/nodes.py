@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from evenkeel.conditions import Condition
 from evenkeel.local import LocalJoin
 from evenkeel.schemes import Layout, Problem
-from evenkeel.stats import JoinStats
+from evenkeel.stats import JoinStats, RangeStats
 from evenkeel.types import SIDES, How, SchemeName, Side
 
 
@@ -42,6 +42,7 @@ class TwoWay:
     requested: SchemeName
     facts: Facts
     stats: JoinStats | None = None
+    ranges: RangeStats | None = None
     problem: Problem | None = None
     candidates: tuple[Candidate, ...] = ()
     chosen: Candidate | None = None

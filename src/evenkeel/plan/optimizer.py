@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import reduce
 
 from evenkeel.plan.nodes import TwoWay
-from evenkeel.plan.rules import check, choose_local, choose_scheme, fit_schemes, pose
+from evenkeel.plan.rules import check, choose_local, choose_scheme, fit_schemes, permit, pose
 
 Rule = Callable[[TwoWay], TwoWay]
 
 RULES: tuple[Rule, ...] = (
-    pose,  # first, because schemes are fitted to the problem it states
+    permit,  # first, because it needs nothing but the request
+    pose,  # before fit_schemes, because schemes are fitted to the problem it states
     fit_schemes,  # before choose_scheme, because a choice compares predictions
     choose_scheme,  # before choose_local, because the layout decides how much of a region is output
     choose_local,

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenkeel.errors import SchemeNotApplicable
+from evenkeel.errors import SchemeNotApplicable, TooManyPairs
 from evenkeel.local import local_named
-from evenkeel.plan.cost import broadcast_cost, heaviest
+from evenkeel.plan.bin_width import choose_bins
+from evenkeel.plan.cost import broadcast_cost, heaviest, pairs_checked
 from evenkeel.plan.nodes import Candidate, TwoWay
-from evenkeel.schemes import SCHEMES, Problem, scheme_named
+from evenkeel.schemes import Problem, scheme_named
+from evenkeel.schemes.ranges import RangeLayout
 from evenkeel.stats import JoinStats, SideStats
-from evenkeel.types import Absent, Side
+from evenkeel.types import SIDES, Absent, Side
 
 EVEN = 1.1
 """A join whose heaviest region is predicted below this many means is left to Spark."""
@@ -21,6 +23,10 @@ GAIN = 0.9
 MOSTLY_OUTPUT = 64.0
 """Pairs a row from which comparing keys pair by pair costs more than sorting by them (docs/adr/0003)."""
 MOST_REGIONS = 2**16
+MOST_PAIRS = 3e11
+"""Pairs a region that `auto` will check one by one: some hours."""
+BY_KEY = ("hash", "heavy_light")
+BY_RANGE = ("m_bucket", "equi_weight")
 NATIVE_BUILD: dict[str, tuple[Side, ...]] = {
     "inner": ("right", "left"),
     "cross": ("right", "left"),
@@ -33,35 +39,53 @@ NATIVE_BUILD: dict[str, tuple[Side, ...]] = {
 """Which side Spark's broadcast join can copy for which join type."""
 
 
+def permit(plan: TwoWay) -> TwoWay:
+    """Refuse a scheme that cannot run the join; it needs no statistics, so nothing has been read by then."""
+    if plan.workers > MOST_REGIONS:
+        raise SchemeNotApplicable.too_many_regions(plan.workers, MOST_REGIONS)
+    if plan.requested in BY_KEY and not plan.condition.equi and plan.condition.kind != "cross":
+        raise SchemeNotApplicable.needs_equality(plan.requested, plan.condition.text)
+    if plan.requested in BY_RANGE and not plan.condition.monotone:
+        raise SchemeNotApplicable.needs_range(plan.requested, plan.condition.text)
+    return plan
+
+
 def pose(plan: TwoWay) -> TwoWay:
     """State the problem for the schemes: statistics, join type, workers, and the side a broadcast would copy."""
     stats = plan.stats or _nothing_known()
     allowed = NATIVE_BUILD[plan.how] or ("right", "left")
     build: Side = min(allowed, key=lambda s: _size(plan, s))
-    problem = Problem(stats, plan.how, plan.workers, bool(plan.condition.equi), build)
+    problem = Problem(stats, plan.how, plan.workers, bool(plan.condition.equi), build, plan.ranges)
     return replace(plan, problem=problem)
 
 
 def fit_schemes(plan: TwoWay) -> TwoWay:
     """Fit what was asked for, or with `auto` everything that can run the join."""
     assert plan.problem is not None
-    wanted = [s.name for s in SCHEMES] if plan.requested == "auto" else [plan.requested]
-    if not plan.condition.equi and plan.condition.kind != "cross":
-        wanted = [w for w in wanted if w == "broadcast"] if plan.requested != "auto" else []
-        if plan.requested not in ("auto", "broadcast"):
-            raise SchemeNotApplicable.needs_equality(plan.requested, plan.condition.text)
-    if plan.workers > MOST_REGIONS:
-        raise SchemeNotApplicable.too_many_regions(plan.workers, MOST_REGIONS)
     found = []
-    for name in wanted:
+    for name in applicable(plan) if plan.requested == "auto" else (plan.requested,):
         layout = scheme_named(name).fit(plan.problem)
         assert layout.predicted is not None
-        cost, note = heaviest(layout.predicted), ""
+        note = ""
         if name == "broadcast":
             cost = broadcast_cost(plan.problem.stats, plan.problem.build, layout.predicted)
             note = _why_not_broadcast(plan)
+        else:
+            cost = heaviest(layout.predicted, pairs_checked(plan.condition, layout.predicted))
+        if name == "equi_weight" and not isinstance(layout, RangeLayout):
+            note = "nearly everything matches: the same as one_bucket"
         found.append(Candidate(name, layout, cost, note))
     return replace(plan, candidates=tuple(found))
+
+
+def applicable(plan: TwoWay) -> tuple[str, ...]:
+    """The schemes that `auto` weighs for a condition."""
+    if plan.condition.kind == "cross":
+        return ("hash", "broadcast", "heavy_light")
+    by_key = ("hash", "broadcast", "heavy_light") if plan.condition.equi else ("broadcast",)
+    if plan.ranges is not None:
+        return (*by_key, "one_bucket", *BY_RANGE)
+    return by_key if plan.condition.equi else (*by_key, "one_bucket")
 
 
 def choose_scheme(plan: TwoWay) -> TwoWay:
@@ -71,27 +95,52 @@ def choose_scheme(plan: TwoWay) -> TwoWay:
     if plan.condition.kind == "cross":
         return _left_to_spark(plan, "every pair matches, and Spark's Cartesian product is even by construction")
     if not plan.condition.equi:
-        return _left_to_spark(plan, "the condition has no equality between the inputs to route by")
+        return _choose_without_equality(plan)
     hashed = plan.candidate("hash")
     assert hashed is not None and hashed.layout.predicted is not None
     skew = hashed.layout.predicted.skew_degree
-    if plan.workers == 1:
-        return _left_to_spark(plan, "one worker has nothing to balance")
-    if skew <= EVEN:
-        return _left_to_spark(plan, f"the keys are even: hashing leaves the heaviest region at {skew:.2f} x the mean")
     usable = [c for c in plan.candidates if c.scheme != "hash" and not c.note]
     best = min(usable, key=lambda c: c.cost, default=hashed)
+    if plan.ranges is None or best.cost > GAIN * hashed.cost:
+        if plan.workers == 1:
+            return _left_to_spark(plan, "one worker has nothing to balance")
+        if skew <= EVEN:
+            even = f"the keys are even: hashing leaves the heaviest region at {skew:.2f} x the mean"
+            return _left_to_spark(plan, even)
     if best.cost > GAIN * hashed.cost:
         return _left_to_spark(plan, f"no scheme brings the heaviest region below {GAIN:.0%} of hashing's")
     reason = f"heaviest region {hashed.cost / max(best.cost, 1e-9):.1f} x lighter than with hashing"
     return replace(plan, chosen=best, reason=reason)
 
 
+def _choose_without_equality(plan: TwoWay) -> TwoWay:
+    """The cheapest by its heaviest region; a condition that narrows nothing must be feasible at all."""
+    assert plan.problem is not None
+    usable = [c for c in plan.candidates if not c.note]
+    best = min(usable, key=lambda c: c.cost)
+    left, right = (plan.problem.stats.of(s).row_count for s in SIDES)
+    if not plan.condition.spans and best.scheme != "broadcast" and left * right / plan.workers > MOST_PAIRS:
+        raise TooManyPairs.of(plan.condition.text, left, right, plan.workers)
+    others = [c for c in plan.candidates if c is not best and not c.note]
+    if not others:
+        return replace(plan, chosen=best, reason="any condition can be checked in it")
+    next_ = min(others, key=lambda c: c.cost)
+    ratio = next_.cost / max(best.cost, 1e-9)
+    return replace(plan, chosen=best, reason=f"heaviest region {ratio:.1f} x lighter than with {next_.scheme}")
+
+
 def choose_local(plan: TwoWay) -> TwoWay:
-    """Merge on the hash while regions are mostly input, on the key once they are mostly output."""
+    """Bins for bands, an Arrow join for several inequalities, a merge by key, or every pair."""
     if plan.native or plan.chosen is None or plan.chosen.layout.predicted is None:
         return plan
-    load = plan.chosen.layout.predicted
+    condition, load = plan.condition, plan.chosen.layout.predicted
+    if plan.chosen.scheme not in (*BY_KEY, "broadcast"):
+        if condition.spans and condition.spans[0].bounded:
+            assert plan.ranges is not None
+            bins = choose_bins(plan.ranges, plan.chosen.layout, plan.how, plan.facts.row_bytes)
+            return replace(plan, local=bins)
+        if not condition.equi:
+            return replace(plan, local=local_named("nested_loop"))
     per_row = float(np.sum(load.rows_out)) / max(1.0, float(np.sum(load.rows_in)))
     return replace(plan, local=local_named("merge_on_key" if per_row > MOSTLY_OUTPUT else "merge_on_hash"))
 

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenkeel.report import LoadReport
-from evenkeel.stats import JoinStats
-from evenkeel.types import Bool, How, Int64, Side
+from evenkeel.stats import JoinStats, RangeStats
+from evenkeel.types import Bool, Float64, How, Int64, Side
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Problem:
     has_equality: bool = True
     build: Side = "right"
     """The side that a broadcast would copy."""
+    ranges: RangeStats | None = None
+    """The keys in order, where the condition has a range to route by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,10 @@ class Batch:
 
     key: Int64
     valid: Bool
-    """False where the key is NULL."""
+    """False where the key is NULL, or the position."""
     row: Int64
+    x: Float64 | None = None
+    """The position of the band; None where the condition has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +56,53 @@ class Routed:
 
 
 @dataclass(frozen=True, eq=False)
-class RouteExpr:
-    """A route as Spark runs it: a table looked up by `key`, and a region for the rows.
+class Bounds:
+    """Ascending keys (hash, x, tie) that cut an axis into ranges; a key at a bound belongs to the range above it."""
 
-    `table` has columns (h, slots, regions, copies), an entry for each copy of a key's rows; a row takes all entries
-    of its key, and of each the region at `row mod slots`. `region` is SQL with the places {key}, {row} and, with a
-    table, {hit}: the region that was found, or NULL.
+    hash: Int64 | None
+    x: Float64
+    tie: Int64
+    """Cuts rows of one key apart, by a hash of their number; all zero where no key is cut."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def cuts_keys(self) -> bool:
+        return bool(np.any(self.tie > 0))
+
+    def find(self, batch: Batch, tie: Int64) -> Int64:
+        """The range of each row: how many bounds are not above it."""
+        x = np.zeros(len(batch.key)) if batch.x is None else batch.x
+        slot = np.zeros(len(x), dtype=np.int64)
+        for i in range(len(self)):
+            above = (x > self.x[i]) | ((x == self.x[i]) & (tie >= self.tie[i]))
+            if self.hash is not None:
+                above = (batch.key > self.hash[i]) | ((batch.key == self.hash[i]) & above)
+            slot += above
+        return slot
+
+
+@dataclass(frozen=True, eq=False)
+class RouteExpr:
+    """A route as Spark runs it.
+
+    `region` is SQL with the places {key} and {row}; `explode(...)` in it copies the row. Two kinds of lookup go first:
+
+    `table`   columns (h, slots, regions, copies), an entry for each copy of a key's rows; a row takes all entries of
+              its key, and of each the region at `row mod slots`: {hit} in `region`, or NULL.
+    `bounds`  the row's range among them picks the list of its regions from `places`: `_places` in `region`. A row
+              whose key is NULL or whose list is empty takes `lone` instead.
+
+    `copies` is SQL for how many regions the row goes to.
     """
 
     region: str
     table: pa.Table | None = None
+    bounds: Bounds | None = None
+    places: tuple[tuple[int, ...], ...] = ()
+    lone: str = ""
+    copies: str = "1"
 
 
 class Layout(Protocol):

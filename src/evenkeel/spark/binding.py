@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
-from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition
+from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition, UnusableBand
 from evenkeel.spark.inputs import contains_type
+from evenkeel.spark.positions import spans_of
 from evenkeel.types import SIDES, How, Side
 
 _UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
@@ -61,7 +62,7 @@ def bind(
     names = Names(tuple(left.columns), tuple(right.columns))
     condition = parse_on(on, how, names)
     result_columns(names, condition, how, suffixes)
-    frames = {
+    frames: dict[Side, DataFrame] = {
         "left": left.toDF(*(bound("left", i) for i in range(len(names.left)))),
         "right": right.toDF(*(bound("right", i) for i in range(len(names.right)))),
     }
@@ -83,7 +84,8 @@ def bind(
                 sql[side] = name
         equi.append(Equi(sql["left"], sql["right"], e.null_safe, e.text))
         keys.append(kind)
-    condition = replace(condition, equi=tuple(equi), residual=tuple(residual))
+    spans = spans_of(frames, condition.bands)
+    condition = replace(condition, equi=tuple(equi), residual=tuple(residual), spans=spans)
     return BoundJoin(frames["left"], frames["right"], condition, how, tuple(keys), names, suffixes)
 
 
@@ -110,7 +112,9 @@ def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
         try:
             kind = left.crossJoin(right).select(F.expr(text).alias("c")).schema["c"].dataType
         except AnalysisException as error:
-            message = str(error).split(" SQLSTATE")[0].splitlines()[0]
+            if "mix year-month and day-time" in str(error):
+                raise UnusableBand.mixed_interval(shown) from None
+            message = next((t for t in str(error).split(" SQLSTATE")[0].splitlines() if t.strip()), "no reason given")
             for e in condition.equi:
                 if e.text == shown and "DATATYPE_MISMATCH" in str(error):
                     kinds = [_type_of(left, e.left), _type_of(right, e.right)]

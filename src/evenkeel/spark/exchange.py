@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from evenkeel.schemes import Layout, RouteExpr
+from evenkeel.local import LocalJoin
+from evenkeel.schemes import Bounds, Layout, RouteExpr
+from evenkeel.schemes.ranges import TIE_SQL
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.inputs import contains_type
 from evenkeel.types import Side
@@ -58,12 +61,17 @@ def key_sql(join: BoundJoin, side: Side) -> str:
     return f"CASE WHEN {' AND '.join(f'{c} IS NOT NULL' for c in strict)} THEN {hashed} END"
 
 
+def matchable_sql(join: BoundJoin, side: Side) -> str:
+    """Whether a row can match anything at all: no NULL in its key, nor in its position."""
+    strict = [f"{e.sql(side)} IS NOT NULL" for e in join.condition.equi if not e.null_safe]
+    return " AND ".join([*strict, *(f"({s.sql(side)}) IS NOT NULL" for s in join.condition.spans)]) or "true"
+
+
 def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) -> tuple[DataFrame, str]:
     """The input with its key hash in `_key`, and the SQL of the number that tells rows of one key apart."""
     df = join.side(side)
-    strict = [e.sql(side) for e in join.condition.equi if not e.null_safe]
-    if strict and not keep_nulls:
-        df = df.filter(" AND ".join(f"{c} IS NOT NULL" for c in strict))
+    if matchable_sql(join, side) != "true" and not keep_nulls:
+        df = df.filter(matchable_sql(join, side))
     key = F.expr(key_sql(join, side)).alias("_key")
     if stable:
         return df.select("*", key, F.monotonically_increasing_id().alias("_row")), "_row"
@@ -73,31 +81,151 @@ def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) ->
     return df.select("*", key, F.spark_partition_id().alias("_row")), f"({content} + _row)"
 
 
-def route(join: BoundJoin, side: Side, layout: Layout, stable: bool, keep_nulls: bool = True) -> RoutedInput:
-    """The input's rows, copied to their regions, not yet shuffled."""
+def route(
+    join: BoundJoin,
+    side: Side,
+    layout: Layout,
+    stable: bool,
+    keep_nulls: bool = True,
+    hash_bits: bool = True,
+    by_key: bool = False,
+) -> RoutedInput:
+    """The input's rows, copied to their regions, not yet shuffled.
+
+    With by_key, all rows of a key count as copied where the key's rows are cut apart, so that `copied_rows` can tell
+    them by their key alone.
+    """
     df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
     out = RoutedInput(df, side)
     kept = [c for c in df.columns if c not in ("_key", "_row")]
-    copies = str(layout.workers) if layout.replicates(side) else "1"
+    copies = expr.copies
     if expr.table is not None:
         df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
         copies = "coalesce(_copies, 1)"
+    elif expr.bounds is not None:
+        df = with_places(join, side, df, expr, row, keep_nulls)
+        if by_key:
+            copies = _copies_by_key(expr.bounds)
     p = layout.workers
     hit = f"_regions[cast(pmod({row}, _slots) as int)]"
     region = expr.region.format(key="_key", row=row, hit=hit)
-    bits = f"{p} * cast(pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L) as int)"
     if region.startswith("explode"):  # a generator stands alone in its projection
         df = df.select("*", F.expr(region).alias("_region"))
         region = "_region"
-    routed = df.select(*kept, F.expr(copies).alias(out.copies), F.expr(f"{region} + {bits}").alias(out.region))
-    return RoutedInput(routed, side)
+    if hash_bits:
+        bits = f"pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L)"
+        region = f"{region} + {p} * cast({bits} as int)"
+    copied = F.expr(copies.format(row=row)).alias(out.copies)
+    return RoutedInput(df.select(*kept, copied, F.expr(region).alias(out.region)), side)
 
 
-def exchange(routed: RoutedInput, workers: int, with_copies: bool) -> RoutedInput:
-    """Every region one partition. The only shuffle of the input."""
+def with_places(
+    join: BoundJoin, side: Side, df: DataFrame, expr: RouteExpr, row: str, keep_nulls: bool
+) -> DataFrame:
+    """The list of every row's regions in `_places`: its range among the bounds is found level by level.
+
+    The bounds are a balanced tree laid out by levels. Each level is one projection, which compares the row with the
+    one bound that stands at its place there; so the code is as short as the tree is high, for any number of bounds.
+    """
+    assert expr.bounds is not None
+    df = df.select("*", F.expr(_position_or_zero(join, side)).alias("_x"), F.lit(0).alias("_at"))
+    if expr.bounds.cuts_keys:
+        df = df.select("*", F.expr(TIE_SQL.format(row=row)).alias("_tie"))
+    levels = tree_levels(len(expr.bounds))
+    for level in levels:
+        df = df.withColumn("_at", F.expr(f"2 * _at + IF({_above(expr.bounds, level)}, 1, 0)"))
+    size = 2 ** len(levels)
+    lists = [*expr.places, *([expr.places[-1]] * (size - len(expr.places)))]
+    places = f"array({', '.join(_array(r) for r in lists)})[_at]"
+    if not keep_nulls:
+        if all(expr.places):
+            return df.select("*", F.expr(places).alias("_places"))
+        return df.select("*", F.expr(places).alias("_places")).filter("size(_places) > 0")
+    df = df.select("*", F.expr(f"IF({matchable_sql(join, side)}, {places}, {_array(())})").alias("_listed"))
+    lone = expr.lone.format(row=row)
+    return df.select("*", F.expr(f"IF(size(_listed) > 0, _listed, {lone})").alias("_places"))
+
+
+def tree_levels(bounds: int) -> list[list[int]]:
+    """Indices of the bounds by level of a balanced search tree; places beyond the last bound hold its index."""
+    height = int(bounds).bit_length()
+    size = 2**height
+    return [
+        [min((2 * i + 1) * size // 2 ** (level + 1) - 1, bounds) for i in range(2**level)] for level in range(height)
+    ]
+
+
+def _above(bounds: Bounds, level: list[int]) -> str:
+    """Whether the row is at or above the bound at its place on this level; never, where there is no such bound."""
+    there = [i for i in level if i < len(bounds)]
+    pick = "[_at]" if len(level) > 1 else "[0]"
+
+    def literal(values: list[str]) -> str:
+        return f"array({', '.join(values + [values[-1]] * (len(level) - len(values)))}){pick}"
+
+    x = literal([_double(bounds.x[i]) for i in there])
+    above = f"_x >= {x}"
+    if bounds.cuts_keys:
+        tie = literal([f"{int(bounds.tie[i])}L" for i in there])
+        above = f"(_x > {x} OR (_x = {x} AND _tie >= {tie}))"
+    if bounds.hash is not None:
+        key = literal([_long(int(bounds.hash[i])) for i in there])
+        above = f"(_key > {key} OR (_key = {key} AND {above}))"
+    return above if len(there) == len(level) else f"(_at < {len(there)} AND {above})"
+
+
+def _position_or_zero(join: BoundJoin, side: Side) -> str:
+    return join.condition.spans[0].sql(side) if join.condition.spans else "0D"
+
+
+def _array(regions: tuple[int, ...]) -> str:
+    return f"array({', '.join(map(str, regions))})" if regions else "cast(array() AS array<int>)"
+
+
+def _double(value: float) -> str:
+    return f"{float(value)!r}D" if np.isfinite(value) else f"double('{'-' if value < 0 else ''}Infinity')"
+
+
+def _long(value: int) -> str:
+    return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
+
+
+def _copies_by_key(bounds: Bounds) -> str:
+    """How often a row is copied; at least two where rows of its key may go different ways."""
+    cut = np.flatnonzero(bounds.tie > 0)
+    keys = {(None if bounds.hash is None else int(bounds.hash[i]), float(bounds.x[i])) for i in cut}
+    if not keys:
+        return "size(_places)"
+    tests = [f"(_x = {_double(x)}" + (")" if h is None else f" AND _key = {_long(h)})") for h, x in sorted(keys)]
+    return f"IF({' OR '.join(tests)}, greatest(size(_places), 2), size(_places))"
+
+
+def exchange(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, with_copies: bool) -> RoutedInput:
+    """Every region one partition: the only shuffle of the input. Then what the local join adds to a row."""
     df = routed.df if with_copies else routed.df.drop(routed.copies)
-    return RoutedInput(df.repartitionById(workers, F.col(routed.region)), routed.side)
+    df = df.repartitionById(layout.workers, F.col(routed.region))
+    added = local.columns(routed.side, join.condition)
+    for name, sql in added.items():
+        df = df.select("*", F.expr(sql).alias(name))
+    if with_copies and local.copies(routed.side):
+        df = df.withColumn(routed.copies, F.lit(2))
+    return RoutedInput(df, routed.side)
+
+
+def copied_rows(join: BoundJoin, side: Side, layout: Layout, local: LocalJoin, stable: bool) -> DataFrame:
+    """The rows of a side that are sent to more than one region, or copied inside it."""
+    df, expr = join.side(side), layout.route_expr(side)
+    if local.copies(side):
+        return df
+    if expr.table is not None:
+        hashes = replicated_keys(df, expr.table)
+        return df.join(F.broadcast(hashes), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
+    if expr.bounds is None:
+        return df
+    numbered, row = with_routing(join, side, stable, keep_nulls=True)
+    placed = with_places(join, side, numbered, expr, row, keep_nulls=True)
+    return placed.filter(f"{_copies_by_key(expr.bounds)} > 1").select(*df.columns)
 
 
 def region_of(routed: RoutedInput, workers: int) -> str:
@@ -105,11 +233,8 @@ def region_of(routed: RoutedInput, workers: int) -> str:
     return f"pmod({routed.region}, {workers})"
 
 
-def replicated_keys(df: DataFrame, layout: Layout, side: Side) -> DataFrame | None:
-    """The hashes of the keys whose rows are copied on this side; None when that is all of them."""
-    table = layout.route_expr(side).table
-    if table is None:
-        return None
+def replicated_keys(df: DataFrame, table: pa.Table) -> DataFrame:
+    """The hashes of the keys whose rows a routing table copies."""
     copied = table.filter(pc.greater(table["copies"], 1))
     hashes = pa.table({"_h": copied["h"].combine_chunks().unique() if len(copied) else pa.array([], pa.int64())})
     return df.sparkSession.createDataFrame(hashes)

@@ -1,0 +1,87 @@
+"""Bins: inside a region the band becomes an equality of bins.
+
+A row of one side is in the bin that holds its position; a row of the other is copied to every bin its band touches.
+
+    x -> floor(x / w)          y -> floor((y + lo) / w) .. floor((y + hi) / w)          (lo <= x - y <= hi)
+
+Invariant: x is in one bin, so a pair meets in one bin at the most, and a pair that matches meets in that of x. Bins
+are numbered modulo a prime of 31 bits, with the hash of the equalities added: the copies of a row are consecutive
+numbers, fewer than the prime, so they stay apart.
+Cost: a row is copied width / w + 1 times and compared with the rows of w + width positions: narrow bins copy, wide
+bins compare. Every region has its own w, chosen from the keys (`choose_widths`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenkeel.conditions import Condition, Span
+from evenkeel.local.base import SAME_REGION, Operator, conjunction, same_keys
+from evenkeel.types import Side, other
+
+MODULUS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Bins:
+    widths: Sequence[float] = (1.0,)
+    """The width of a bin in each region."""
+    spread: Side = "right"
+    """The side whose rows are copied to all bins that they may match."""
+    operator: Operator = "shuffle_hash"
+    name: ClassVar[str] = "bins"
+    summary: ClassVar[str] = "an equality of bins, the band checked in each: for bands"
+    hash_bits: ClassVar[bool] = False
+
+    @property
+    def build(self) -> Side:
+        return other(self.spread)
+
+    def copies(self, side: Side) -> bool:
+        return side == self.spread
+
+    def columns(self, side: Side, condition: Condition) -> dict[str, str]:
+        span = condition.spans[0]
+        mine = f"_{side[0]}"
+        found = {f"{mine}_x": span.sql(side), f"{mine}_w": self._width(f"{mine}_region")}
+        if side != self.spread:
+            return {**found, f"{mine}_bin": _number(_bin(f"{mine}_x", f"{mine}_w"), side, condition)}
+        low, high = _reach(span, side, f"{mine}_x")
+        bins = f"sequence({_bin(low, f'{mine}_w')}, {_bin(high, f'{mine}_w')})"
+        # A row without a position matches nothing, but may have to be kept.
+        return {
+            **found,
+            f"{mine}_run": f"explode_outer({bins})",
+            f"{mine}_bin": _number(f"{mine}_run", side, condition),
+        }
+
+    def on(self, condition: Condition) -> str:
+        return conjunction(SAME_REGION, "_l_bin = _r_bin", *same_keys(condition), condition.residual_sql)
+
+    def _width(self, region: str) -> str:
+        if len(set(self.widths)) == 1:
+            return f"{self.widths[0]!r}D"
+        return f"array({', '.join(f'{w!r}D' for w in self.widths)})[{region}]"
+
+
+def _bin(x: str, width: str) -> str:
+    """The half keeps whole numbers clear of the edges of bins; positions beyond any bigint share the outermost bin."""
+    return f"floor(greatest(least(({x} + 0.5D) / {width}, 4e18D), -4e18D))"
+
+
+def _number(bin_: str, side: Side, condition: Condition) -> str:
+    """The bin modulo a prime, moved by the hash of the equalities."""
+    number = f"pmod({bin_}, {MODULUS}L)"
+    if condition.equi:
+        hashed = f"xxhash64({', '.join(e.sql(side) for e in condition.equi)})"
+        number = f"pmod({number} + pmod({hashed}, {MODULUS}L), {MODULUS}L)"
+    return f"cast({number} AS int)"
+
+
+def _reach(span: Span, side: Side, x: str) -> tuple[str, str]:
+    """The lowest and the highest position of the other side that a row may match, rounding allowed for."""
+    low, high = (span.lo, span.hi) if side == "right" else (-span.hi, -span.lo)
+    err = f"{span.slack!r}D * (least(abs({x}), 1e300D) + {max(abs(low), abs(high))!r}D)"
+    return f"({x} + {low!r}D - {err})", f"({x} + {high!r}D + {err})"
