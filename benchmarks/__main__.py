@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.workloads import zipf
+from benchmarks.workloads import band, zipf
 
-WORKLOADS = {"zipf": zipf.run}
+WORKLOADS = {"zipf": zipf.run, "band": band.run}
 
 
 def main() -> None:

@@ -95,6 +95,11 @@ class Span:
         return self.lo > float("-inf") and self.hi < float("inf")
 
     @property
+    def binnable(self) -> bool:
+        """Whether a row touches few bins: both bounds are known, and rounding is small against them."""
+        return self.bounded and self.slack <= 2.0**-48
+
+    @property
     def width(self) -> float:
         return self.hi - self.lo
 

@@ -27,6 +27,8 @@ _OTHER_PREDICATES = (
     TokenType.EQ, TokenType.NULLSAFE_EQ, TokenType.NEQ, TokenType.IN, TokenType.LIKE, TokenType.ILIKE,
     TokenType.RLIKE, TokenType.IS, TokenType.NOT, TokenType.OR,
 )  # fmt: skip
+_UNREPEATABLE = ("rand", "random", "randn", "uuid", "uniform", "shuffle", "monotonically_increasing_id")
+"""Functions that give another value each time: what they route by would not be what is checked."""
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC = (
     TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DIV, TokenType.DOT,
@@ -53,6 +55,8 @@ def _comparisons(text: str) -> Iterator[tuple[str, str, str]]:
     """The conjunct as comparisons (one side, sign, other side)."""
     outer = [t for t, depth in depths(tokens_of(text)) if depth == 0]
     if any(t.token_type in _OTHER_PREDICATES for t in outer):
+        return
+    if any(t.text.lower() in _UNREPEATABLE for t in tokens_of(text)):
         return
     signs = [t for t in outer if t.token_type in _COMPARISONS]
     between = [t for t in outer if t.token_type == TokenType.BETWEEN]

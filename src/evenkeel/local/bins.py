@@ -43,17 +43,14 @@ class Bins:
         return side == self.spread
 
     def columns(self, side: Side, condition: Condition) -> dict[str, str]:
-        span = condition.spans[0]
-        mine = f"_{side[0]}"
-        found = {f"{mine}_x": span.sql(side), f"{mine}_w": self._width(f"{mine}_region")}
+        span, mine = condition.spans[0], f"_{side[0]}"
+        x, width = f"({span.sql(side)})", self._width(f"{mine}_region")
         if side != self.spread:
-            return {**found, f"{mine}_bin": _number(_bin(f"{mine}_x", f"{mine}_w"), side, condition)}
-        low, high = _reach(span, side, f"{mine}_x")
-        bins = f"sequence({_bin(low, f'{mine}_w')}, {_bin(high, f'{mine}_w')})"
-        # A row without a position matches nothing, but may have to be kept.
+            return {f"{mine}_bin": _number(_bin(x, width), side, condition)}
+        low, high = _reach(span, side, x)
+        # A row without a position matches nothing, but may have to be kept: explode_outer.
         return {
-            **found,
-            f"{mine}_run": f"explode_outer({bins})",
+            f"{mine}_run": f"explode_outer(sequence({_bin(low, width)}, {_bin(high, width)}))",
             f"{mine}_bin": _number(f"{mine}_run", side, condition),
         }
 
@@ -77,7 +74,8 @@ def _number(bin_: str, side: Side, condition: Condition) -> str:
     if condition.equi:
         hashed = f"xxhash64({', '.join(e.sql(side) for e in condition.equi)})"
         number = f"pmod({number} + pmod({hashed}, {MODULUS}L), {MODULUS}L)"
-    return f"cast({number} AS int)"
+    # Never NULL, so that Spark need not test for it before the shuffle; a row without a bin has one of its own side.
+    return f"coalesce(cast({number} AS int), {-1 if side == 'left' else -2})"
 
 
 def _reach(span: Span, side: Side, x: str) -> tuple[str, str]:

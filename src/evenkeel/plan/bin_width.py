@@ -20,9 +20,9 @@ COPY = 0.5
 """A copied row, hashed into its bin, in units of one shuffled row."""
 CHECK = 0.03
 """A pair that is checked."""
-FACTORS: Float64 = np.exp2(np.arange(-2.0, 15.0))
+FACTORS: Float64 = np.exp2(np.arange(-2.0, 11.0))
 """Widths that are tried, in units of the band's width."""
-PER_REGION = 200
+PER_REGION = 100
 """Rows of each region that widths are tried on."""
 MOST_BUILD_BYTES = 256 * 2**20
 """A region whose hashed side is larger is merged instead: hashing cannot spill."""

@@ -16,7 +16,7 @@ BUILD_ROW = 2.0
 
 
 W_CHECK = 0.02
-"""A pair that a nested loop checks, in units of one shuffled row (docs/adr/0008)."""
+"""A pair that a nested loop checks, in units of one shuffled row."""
 
 
 def heaviest(report: LoadReport, checked: Float64 | None = None) -> float:
@@ -27,7 +27,7 @@ def heaviest(report: LoadReport, checked: Float64 | None = None) -> float:
 
 def pairs_checked(condition: Condition, report: LoadReport) -> Float64 | None:
     """Pairs that a region checks one by one, where neither a key nor a bin narrows them down."""
-    if condition.equi or (condition.spans and condition.spans[0].bounded):
+    if condition.equi or (condition.spans and condition.spans[0].binnable):
         return None
     return np.asarray((report.rows_in / 2) ** 2)
 

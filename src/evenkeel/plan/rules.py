@@ -130,12 +130,12 @@ def _choose_without_equality(plan: TwoWay) -> TwoWay:
 
 
 def choose_local(plan: TwoWay) -> TwoWay:
-    """Bins for bands, an Arrow join for several inequalities, a merge by key, or every pair."""
+    """Bins for bands, a merge by key, or every pair."""
     if plan.native or plan.chosen is None or plan.chosen.layout.predicted is None:
         return plan
     condition, load = plan.condition, plan.chosen.layout.predicted
     if plan.chosen.scheme not in (*BY_KEY, "broadcast"):
-        if condition.spans and condition.spans[0].bounded:
+        if condition.spans and condition.spans[0].binnable:
             assert plan.ranges is not None
             bins = choose_bins(plan.ranges, plan.chosen.layout, plan.how, plan.facts.row_bytes)
             return replace(plan, local=bins)

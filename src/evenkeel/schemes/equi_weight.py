@@ -35,6 +35,8 @@ LEAST_BUCKETS, MOST_BUCKETS = 4_000, 20_000
 LEAST_SAMPLE = 1063
 """Pairs for an error of 5% with confidence 99% (section 4.7.2)."""
 MOST_SAMPLE = 500_000
+PREDICT_SAMPLE = 150_000
+"""Pairs that loads are foretold from, drawn anew: within 2% for one of 64 regions."""
 HIGH_SELECTIVITY = 100.0
 """Pairs a row from which cutting by content gains nothing over `one_bucket`."""
 MOST_CANDIDATES = 0.3
@@ -64,7 +66,7 @@ class EquiWeight:
             row_slices(sample, p, W_IN, W_OUT),
             column_slices(sample, p, W_IN, W_OUT),
         )
-        pairs = stats.sample_pairs(MOST_SAMPLE)
+        pairs = stats.sample_pairs(PREDICT_SAMPLE)
         layouts = [_lay_out(stats, way, cuts, p, pairs) for way in ways if way or not tiled]
         return min(layouts, key=lambda layout: float(layout.predicted.weights.max()) if layout.predicted else 0.0)
 

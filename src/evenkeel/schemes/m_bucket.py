@@ -23,7 +23,7 @@ from evenkeel.types import Float64, Int64, Side
 BUCKETS_A_WORKER = 62.5
 """2,000 buckets for 32 workers, as in the thesis."""
 STEPS = 12
-SAMPLE = 100_000
+SAMPLE = 50_000
 """Pairs that the output is foretold from; the cover itself does not look at them."""
 
 

@@ -30,6 +30,8 @@ from evenkeel.types import SIDES, Int64, Side
 
 TIES = 2**31
 """Rows of one key are told apart by a number below this."""
+LIGHT = 0.01
+"""Keys with fewer rows than this part of a region's stay whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +157,17 @@ def lay_out(
             lists.append(tuple(i for i, r in enumerate(rectangles) if spans(r, side)[0] <= bucket <= spans(r, side)[1]))
         kept = [0] + [i for i in range(1, len(lists)) if lists[i] != lists[i - 1]]
         regions[side] = tuple(lists[i] for i in kept) or ((),)
-        bounds[side] = _bounds(stats.of(side), cuts[side][kept[1:]])
+        bounds[side] = _bounds(stats.of(side), cuts[side][kept[1:]], workers)
     return RangeLayout(workers, bounds, regions, predicted)
 
 
-def _bounds(axis: Axis, at: Int64) -> Bounds:
+def _bounds(axis: Axis, at: Int64, workers: int) -> Bounds:
+    """The keys at these places; a key that is light against a region is not worth cutting apart."""
     hash_, x = axis.take(at)
     first, end = axis.find(hash_, x, after=False), axis.find(hash_, x, after=True)
-    tie = ((at - first) * TIES // np.maximum(end - first, 1)).astype(np.int64)
-    return Bounds(hash_, x, tie)
+    tie = (at - first) * TIES // np.maximum(end - first, 1)
+    light = end - first < LIGHT * len(axis) / workers
+    return Bounds(hash_, x, np.where(light, 0, tie).astype(np.int64))
 
 
 def predict(

@@ -30,6 +30,8 @@ _SHAKY = (
     T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.VariantType, T.CalendarIntervalType, T.UserDefinedType,
 )  # fmt: skip
 """Values that a retried task may compute a little differently, such as sums and collected lists; or not hash."""
+LEVELS_AT_ONCE = 3
+"""Levels of the search tree that one projection descends: eight ways, seven comparisons in its code."""
 HASH_SHIFT = 7
 """The hash bits above the region are not those that pick the region of a tail key."""
 
@@ -125,26 +127,46 @@ def with_places(
 ) -> DataFrame:
     """The list of every row's regions in `_places`: its range among the bounds is found level by level.
 
-    The bounds are a balanced tree laid out by levels. Each level is one projection, which compares the row with the
-    one bound that stands at its place there; so the code is as short as the tree is high, for any number of bounds.
+    The bounds are a balanced tree laid out by levels. A projection descends a few levels: it compares the row with
+    the bound that stands at its place on each. So the code grows with the height of the tree, not with its bounds.
     """
     assert expr.bounds is not None
-    df = df.select("*", F.expr(_position_or_zero(join, side)).alias("_x"), F.lit(0).alias("_at"))
+    routing = [F.expr(_position_or_zero(join, side)).alias("_x")]
     if expr.bounds.cuts_keys:
-        df = df.select("*", F.expr(TIE_SQL.format(row=row)).alias("_tie"))
+        routing.append(F.expr(TIE_SQL.format(row=row)).alias("_tie"))
+    df = df.select("*", *routing)
     levels = tree_levels(len(expr.bounds))
-    for level in levels:
-        df = df.withColumn("_at", F.expr(f"2 * _at + IF({_above(expr.bounds, level)}, 1, 0)"))
+    at, steps = "0", [levels[i : i + LEVELS_AT_ONCE] for i in range(0, len(levels), LEVELS_AT_ONCE)]
+    for i, step in enumerate(steps):
+        found = _descend(expr.bounds, step, at)
+        if i == len(steps) - 1:
+            at = found
+        else:
+            df = df.select(*(c for c in df.columns if c != "_at"), F.expr(found).alias("_at"))
+            at = "_at"
     size = 2 ** len(levels)
     lists = [*expr.places, *([expr.places[-1]] * (size - len(expr.places)))]
-    places = f"array({', '.join(_array(r) for r in lists)})[_at]"
+    places = f"array({', '.join(_array(r) for r in lists)})[{at}]"
     if not keep_nulls:
-        if all(expr.places):
-            return df.select("*", F.expr(places).alias("_places"))
-        return df.select("*", F.expr(places).alias("_places")).filter("size(_places) > 0")
+        df = df.select("*", F.expr(places).alias("_places"))
+        return df if all(expr.places) else df.filter("size(_places) > 0")
     df = df.select("*", F.expr(f"IF({matchable_sql(join, side)}, {places}, {_array(())})").alias("_listed"))
     lone = expr.lone.format(row=row)
     return df.select("*", F.expr(f"IF(size(_listed) > 0, _listed, {lone})").alias("_places"))
+
+
+def _descend(bounds: Bounds, levels: list[list[int]], at: str) -> str:
+    """The place on the level below the last of these, as nested comparisons."""
+
+    def below(depth: int, path: int) -> str:
+        if depth == len(levels):
+            return f"{2**depth} * ({at}) + {path}"
+        level = levels[depth]
+        place = f"{2**depth} * ({at}) + {path}" if depth or at != "0" else "0"
+        above = _above(bounds, level, place)
+        return f"IF({above}, {below(depth + 1, 2 * path + 1)}, {below(depth + 1, 2 * path)})"
+
+    return below(0, 0)
 
 
 def tree_levels(bounds: int) -> list[list[int]]:
@@ -156,13 +178,16 @@ def tree_levels(bounds: int) -> list[list[int]]:
     ]
 
 
-def _above(bounds: Bounds, level: list[int]) -> str:
+def _above(bounds: Bounds, level: list[int], place: str) -> str:
     """Whether the row is at or above the bound at its place on this level; never, where there is no such bound."""
     there = [i for i in level if i < len(bounds)]
-    pick = "[_at]" if len(level) > 1 else "[0]"
+    if not there:
+        return "false"
 
     def literal(values: list[str]) -> str:
-        return f"array({', '.join(values + [values[-1]] * (len(level) - len(values)))}){pick}"
+        if len(level) == 1:
+            return values[0]
+        return f"array({', '.join(values + [values[-1]] * (len(level) - len(values)))})[{place}]"
 
     x = literal([_double(bounds.x[i]) for i in there])
     above = f"_x >= {x}"
@@ -172,7 +197,7 @@ def _above(bounds: Bounds, level: list[int]) -> str:
     if bounds.hash is not None:
         key = literal([_long(int(bounds.hash[i])) for i in there])
         above = f"(_key > {key} OR (_key = {key} AND {above}))"
-    return above if len(there) == len(level) else f"(_at < {len(there)} AND {above})"
+    return above if len(there) == len(level) else f"({place} < {len(there)} AND {above})"
 
 
 def _position_or_zero(join: BoundJoin, side: Side) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +22,8 @@ from evenkeel.types import SIDES, Side
 
 DAY = 86_400e6
 MONTH = 30.436875 * DAY
-"""The mean month; any run of months is within three days of as many of these."""
-MONTH_SLACK = 3 * DAY
+"""The mean month; any run of months is within five days of as many of these (4.4 over the 400 years of a cycle)."""
+MONTH_SLACK = 5 * DAY
 ZONE_SLACK = 25 * 3600e6
 """A day in a time zone may be this much longer or shorter than 24 hours, at the very most."""
 DECIMAL_SLACK = 1e-6
@@ -30,6 +31,7 @@ DECIMAL_SLACK = 1e-6
 EXACT_SLACK = 2.0**-50
 FLOAT_SLACK = 2.0**-20
 _MICROSECOND = dt.timedelta(microseconds=1)
+_WHOLE = re.compile(r"-?\d{1,9}")
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 _INTEGRAL = (T.IntegralType, *_TIMES)
 _FIXED_ZONES = ("UTC", "GMT", "Z", "ETC/UTC", "ETC/GMT", "UCT", "ZULU")
@@ -72,6 +74,8 @@ def _span(
         raise UnusableBand.mixed_interval(band.text)
     numbers = [*kinds.values(), *(v.kind for v in values.values())]
     floating = any(isinstance(k, (T.FloatType, T.DoubleType)) for k in numbers)
+    if any(isinstance(v.kind, T.StringType) for v in values.values()):
+        return None
     if band.subtracts and floating and band.upper is None:
         return None  # NaN is above every number: a difference with NaN matches here, wherever the other value is
     lower = _range(band.lower, common, values, band, spark)
@@ -89,7 +93,10 @@ def _span(
         hi = math.ceil(hi) - 1.0
     if any(isinstance(k, T.DecimalType) for k in kinds.values()):
         lo, hi = lo - DECIMAL_SLACK, hi + DECIMAL_SLACK
-    slack = FLOAT_SLACK if any(isinstance(k, T.FloatType) for k in kinds.values()) else EXACT_SLACK
+    if any(isinstance(k, T.FloatType) for k in numbers):  # a difference of floats is off by a part of itself
+        lo, hi = lo - FLOAT_SLACK * abs(lo), hi + FLOAT_SLACK * abs(hi)
+    summed = not band.subtracts and any(isinstance(v.kind, T.FloatType) for v in values.values())
+    slack = FLOAT_SLACK if summed else EXACT_SLACK
     left, right = (_position_sql(band.sql(s), kinds[s], common, band.subtracts) for s in SIDES)
     return Span(left, right, lo, hi, slack, band.text)
 
@@ -120,8 +127,8 @@ def _whole_days(constant: _Constant) -> bool:
 def _constants(spark: SparkSession, band: Band) -> dict[str, _Constant]:
     """Spark evaluates the constants of a bound; rows given as VALUES need no job."""
     texts = sorted({sql for b in (band.lower, band.upper) if b is not None for _, sql in b.terms})
-    if not texts:
-        return {}
+    if all(_WHOLE.fullmatch(t) for t in texts):
+        return {t: _Constant(T.IntegerType(), int(t)) for t in texts}
     table = spark.sql(f"SELECT * FROM VALUES ({', '.join(texts)})")
     kinds = [f.dataType for f in table.schema]
     months = [
@@ -154,8 +161,7 @@ def _amount(constant: _Constant, common: T.DataType, band: Band, spark: SparkSes
     unit = DAY if isinstance(common, T.DateType) else 1.0
     if isinstance(kind, T.DayTimeIntervalType):
         micros = value / _MICROSECOND  # type: ignore[operator]
-        zoned = isinstance(common, T.TimestampType) and not band.subtracts and not _fixed_zone(spark)
-        slack = ZONE_SLACK if zoned and abs(micros) >= DAY else 0.0
+        slack = ZONE_SLACK if _zoned(common, band, spark) and abs(micros) >= DAY else 0.0
         return (micros - slack) / unit, (micros + slack) / unit
     if isinstance(kind, T.YearMonthIntervalType):
         micros = float(value) * MONTH  # type: ignore[arg-type]
@@ -164,9 +170,15 @@ def _amount(constant: _Constant, common: T.DataType, band: Band, spark: SparkSes
     number = float(value)  # type: ignore[arg-type]
     if math.isnan(number):
         raise UnusableBand.null_bound(band.text)
-    if isinstance(common, (T.TimestampType, T.TimestampNTZType)):
-        number *= DAY  # a number added to a date is one of days
+    if isinstance(common, (T.TimestampType, T.TimestampNTZType)):  # a number added to a date is one of days
+        slack = ZONE_SLACK if _zoned(common, band, spark) else 0.0
+        return number * DAY - slack, number * DAY + slack
     return number, number
+
+
+def _zoned(common: T.DataType, band: Band, spark: SparkSession) -> bool:
+    """Whether adding days may meet a change of the clock."""
+    return isinstance(common, T.TimestampType) and not band.subtracts and not _fixed_zone(spark)
 
 
 def _fixed_zone(spark: SparkSession) -> bool:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from evenkeel import hashing
+from evenkeel.schemes.equi_weight import MOST_BUCKETS, input_sample_size
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
 from evenkeel.spark.inputs import size_in_bytes
@@ -96,7 +97,7 @@ def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float)
     size = size_in_bytes(explained)
     if size is None or size / row_bytes > DRIVER_ROWS / 4:  # what is stored may be a quarter of what it unfolds to
         rows = df.count()
-        rate = 1.0 if rows <= DRIVER_ROWS else DRIVER_ROWS / rows
+        rate = 1.0 if rows <= DRIVER_ROWS else min(DRIVER_ROWS, input_sample_size(rows, MOST_BUCKETS)) / rows
     if rate < 1.0:
         df = df.sample(fraction=rate, seed=SEED)
     x = join.condition.spans[0].sql(side) if join.condition.spans else "0D"
