@@ -99,16 +99,33 @@ def check_cover(matrix, rectangles):
     assert covered[candidates(matrix)].all(), "a candidate is in no region"
 
 
-@settings(max_examples=800)
-@given(matrices(), WEIGHTS, st.integers(0, 200))
-def test_the_fewest_regions_are_those_of_plain_bsp(matrix, weights, delta):
+def check_fewest(matrix, weights, delta):
     plain = PlainBsp(matrix, *weights)
-    count, rectangles = fewest(matrix, delta / 2, *weights)
-    assert count == len(rectangles) == plain.count(delta / 2, *plain.whole)
+    count, rectangles = fewest(matrix, delta, *weights)
+    assert count == len(rectangles) == plain.count(delta, *plain.whole)
     check_cover(matrix, rectangles)
     for r in rectangles:
         assert plain.shrunk(r.top, r.bottom, r.left, r.right) == r
-        assert weight(matrix, r, *weights) <= delta / 2 or (r.top, r.left) == (r.bottom, r.right)
+        assert weight(matrix, r, *weights) <= delta or (r.top, r.left) == (r.bottom, r.right)
+
+
+@settings(max_examples=600)
+@given(matrices(), WEIGHTS, st.integers(0, 200))
+def test_the_fewest_regions_are_those_of_plain_bsp(matrix, weights, delta):
+    check_fewest(matrix, weights, delta / 2)
+
+
+def test_the_fewest_regions_of_narrow_staircases(seed):
+    """Where lines cross in all the ways that let some of them be left out."""
+    rng = np.random.default_rng(seed)
+    for _ in range(400):
+        a, b = rng.integers(3, 11, 2)
+        first, width = np.sort(rng.integers(0, b, a)), rng.integers(0, rng.integers(1, 5), a)
+        last = np.maximum.accumulate(np.minimum(first + width, b - 1))
+        rows, cols = rng.integers(0, 4, a).astype(float), rng.integers(0, 4, b).astype(float)
+        matrix = JoinMatrix(rows, cols, np.zeros((a, b)), first, last)
+        out = rng.integers(0, 9, (a, b)) * candidates(matrix)
+        check_fewest(JoinMatrix(rows, cols, out.astype(float), first, last), (1.0, 1.0), float(rng.integers(4, 40)))
 
 
 @settings(max_examples=400)
@@ -176,6 +193,14 @@ def test_one_region_is_the_candidates_and_no_more():
     matrix = JoinMatrix(np.ones(4), np.ones(5), np.zeros((4, 5)), np.array([9, 1, 0, 2]), np.array([0, 1, -1, 3]))
     assert monotonic_bsp(matrix, 1, 1.0, 1.0) == (Rectangle(1, 3, 1, 3),)
     assert monotonic_bsp(matrix, 2, 1.0, 1.0) == (Rectangle(1, 1, 1, 1), Rectangle(3, 3, 2, 3))
+
+
+def test_one_region_over_an_empty_row_that_alone_weighs():
+    matrix = JoinMatrix(
+        np.array([0.0, 5.0, 0.0]), np.zeros(2), np.zeros((3, 2)), np.array([0, 2, 1]), np.array([0, -1, 1])
+    )
+    assert monotonic_bsp(matrix, 1, 1.0, 1.0) == (Rectangle(0, 2, 0, 1),)
+    assert monotonic_bsp(matrix, 2, 1.0, 1.0) == (Rectangle(0, 0, 0, 0), Rectangle(2, 2, 1, 1))
 
 
 def test_nothing_to_cover():

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from evenkeel.batch.reconcile import unmatched_copies
 from evenkeel.plan import TwoWay
+from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import RoutedInput, exchange, route
 from evenkeel.types import SIDES, How, Side, other, preserved
@@ -28,6 +29,7 @@ SPARK_HOW: dict[How, str] = {
     "left_semi": "left_semi",
     "left_anti": "left_anti",
 }
+SEMI = ("left_semi", "left_anti")
 
 
 def execute(join: BoundJoin, plan: TwoWay) -> DataFrame:
@@ -70,16 +72,23 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
         nulls = side in kept and how != "left_semi"
         routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, by_key=True)
         copied = side in copied_sides(plan, how)
-        if copied and how in ("left_semi", "left_anti"):
+        if copied and how in SEMI:
             # Copies of these rows are answered for by reconciliation alone.
             routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
-        sides[side] = exchange(routed, layout, local, join, with_copies=copied)
+        if local.operator == "arrow":
+            sides[side] = RoutedInput(routed.df.drop(routed.copies), side)
+        else:
+            sides[side] = exchange(routed, layout, local, join, with_copies=copied)
     on = F.expr(local.on(join.condition))
+    if local.operator == "arrow":
+        # Rows that must be kept are answered for by reconciliation alone.
+        pairs = arrow_pairs(join, sides, layout.workers).filter(on)
+        return RegionJoin(sides["left"], sides["right"], pairs.filter("false") if how in SEMI else pairs)
     hinted = {s: sides[s].df.hint(local.operator) if s == _hinted(plan, how) else sides[s].df for s in SIDES}
     joined = hinted["left"].join(hinted["right"], on, SPARK_HOW[how])
     for side in SIDES:
         mine, theirs = sides[side], sides[other(side)]
-        if mine.copies in mine.df.columns and how not in ("left_semi", "left_anti"):
+        if mine.copies in mine.df.columns and how not in SEMI:
             joined = joined.filter(F.expr(f"NOT (coalesce({mine.copies}, 1) > 1 AND {theirs.region} IS NULL)"))
     return RegionJoin(sides["left"], sides["right"], joined)
 
@@ -94,7 +103,7 @@ def copied_sides(plan: TwoWay, how: How) -> tuple[Side, ...]:
 def _hinted(plan: TwoWay, how: How) -> Side:
     """The side that Spark is told to build from; semi and anti joins can only build the right one."""
     assert plan.local is not None
-    return "right" if how in ("left_semi", "left_anti") else plan.local.build
+    return "right" if how in SEMI else plan.local.build
 
 
 def _routed(join: BoundJoin, plan: TwoWay) -> DataFrame:
@@ -117,10 +126,7 @@ def _broadcast(join: BoundJoin, plan: TwoWay) -> DataFrame:
 
 
 def _union(join: BoundJoin, joined: DataFrame, rest: list[DataFrame]) -> DataFrame:
-    if join.how in ("left_semi", "left_anti"):
-        wanted = join.columns("left")
-    else:
-        wanted = join.columns("left") + join.columns("right")
+    wanted = join.columns("left") if join.how in SEMI else join.columns("left") + join.columns("right")
     out = joined.select(*wanted)
     for more in rest:
         out = out.unionByName(more, allowMissingColumns=True)

@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 
 from evenkeel.conditions import bound
 from evenkeel.plan import TwoWay
+from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.exchange import copied_rows, exchange, key_sql, replicated_keys, route
+from evenkeel.spark.exchange import RoutedInput, copied_rows, exchange, key_sql, replicated_keys, route
 from evenkeel.types import SIDES, Side, other
 
 
@@ -68,12 +69,18 @@ def _matched_values(
         pairs = theirs.join(F.broadcast(mine), F.expr(sql), "inner")
     else:
         layout, local = plan.chosen.layout, plan.local
-        sent = {}
+        sent: dict[Side, RoutedInput] = {}
         for s in SIDES:
             routed = route(small, s, layout, False, keep_nulls=False, hash_bits=local.hash_bits)
-            sent[s] = exchange(routed, layout, local, small, with_copies=False)
-        right = sent[other(side)].df.hint(local.operator)
-        pairs = sent[side].df.join(right, F.expr(local.on(join.condition)), "left_semi")
+            if local.operator == "arrow":
+                sent[s] = RoutedInput(routed.df.drop(routed.copies), s)
+            else:
+                sent[s] = exchange(routed, layout, local, small, with_copies=False)
+        if local.operator == "arrow":
+            pairs = arrow_pairs(small, sent, layout.workers).filter(local.on(join.condition))
+        else:
+            right = sent[other(side)].df.hint(local.operator)
+            pairs = sent[side].df.join(right, F.expr(local.on(join.condition)), "left_semi")
     values = [F.expr(_groupable(mine, c)).alias(f"_m{i}") for i, c in enumerate(read)]
     on = " AND ".join(f"{_groupable(mine, c)} <=> _m{i}" for i, c in enumerate(read))
     return pairs.select(*values).distinct(), on

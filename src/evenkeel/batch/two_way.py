@@ -16,9 +16,12 @@ from evenkeel.plan import Facts, TwoWay, explain, optimize
 from evenkeel.plan.rules import BY_RANGE, permit
 from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
+from evenkeel.schemes.equi_weight import PREDICT_SAMPLE
+from evenkeel.spark.arrow_join import fits_arrow
 from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes
+from evenkeel.spark.stream_sample import stream_sample
 from evenkeel.types import SIDES, Side, parse_how, parse_scheme, parse_workers
 
 On = str | Sequence[str] | None
@@ -57,6 +60,7 @@ def plan(
         {s: row_bytes(request.side(s).schema) for s in SIDES},
         {s: keeps_order(explained[s]) for s in SIDES},
         {s: size_in_bytes(explained[s]) for s in SIDES},
+        all(fits_arrow(request.side(s).schema) for s in SIDES),
         _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
     draft = permit(TwoWay(request.condition, joined, regions, asked, facts))
@@ -107,6 +111,9 @@ class JoinPlan:
         draft, condition = self._draft, self._draft.condition
         if condition.spans or (draft.requested in BY_RANGE and condition.equi):
             stats, ranges = collect_ranges(self._request, self._explained, draft.facts.row_bytes)
+            if not ranges.exact and condition.spans and condition.spans[0].bounded:
+                stable = draft.facts.stable_order
+                ranges = stream_sample(self._request, stats, ranges, draft.workers, stable, PREDICT_SAMPLE)
             return optimize(replace(draft, stats=stats, ranges=ranges))
         if condition.equi:
             return optimize(replace(draft, stats=collect(self._request, self._explained, draft.facts.row_bytes)))

@@ -11,8 +11,9 @@ from typing import Literal, Protocol
 from evenkeel.conditions import Condition
 from evenkeel.types import Side
 
-Operator = Literal["merge", "shuffle_hash"]
-"""Spark's hint for the join inside a region: sort-merge can spill to disk, hashing holds one side in memory."""
+Operator = Literal["merge", "shuffle_hash", "arrow"]
+"""Spark's hint for the join inside a region: sort-merge can spill to disk, hashing holds one side in memory. In Arrow
+the pairs are found outside Spark's operators."""
 
 
 class LocalJoin(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from evenkeel.local.base import LocalJoin
 from evenkeel.local.bins import Bins
+from evenkeel.local.inequalities import Inequalities
 from evenkeel.local.merge_on_hash import MergeOnHash
 from evenkeel.local.merge_on_key import MergeOnKey
 from evenkeel.local.nested_loop import NestedLoop
 
-LOCAL_JOINS: tuple[LocalJoin, ...] = (MergeOnHash(), MergeOnKey(), Bins(), NestedLoop())
+LOCAL_JOINS: tuple[LocalJoin, ...] = (MergeOnHash(), MergeOnKey(), Bins(), Inequalities(), NestedLoop())
 
 
 def local_named(name: str) -> LocalJoin:

@@ -26,8 +26,8 @@ def heaviest(report: LoadReport, checked: Float64 | None = None) -> float:
 
 
 def pairs_checked(condition: Condition, report: LoadReport) -> Float64 | None:
-    """Pairs that a region checks one by one, where neither a key nor a bin narrows them down."""
-    if condition.equi or (condition.spans and condition.spans[0].binnable):
+    """Pairs that a region checks one by one, where neither a key nor a range narrows them down."""
+    if condition.equi or len(condition.spans) > 1 or (condition.spans and condition.spans[0].binnable):
         return None
     return np.asarray((report.rows_in / 2) ** 2)
 

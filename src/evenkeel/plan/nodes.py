@@ -20,6 +20,8 @@ class Facts:
     """Whether a retried task would see the rows in the same order again."""
     size_bytes: dict[Side, float | None] = field(default_factory=lambda: {s: None for s in SIDES})
     """Spark's own estimate of an input's size, where it has one."""
+    fits_arrow: bool = True
+    """Whether the rows of both inputs can go through Arrow."""
     broadcast_limit: float = 10 * 1024 * 1024
     """Spark's autoBroadcastJoinThreshold in bytes; below 0 is never."""
 

@@ -130,7 +130,7 @@ def _choose_without_equality(plan: TwoWay) -> TwoWay:
 
 
 def choose_local(plan: TwoWay) -> TwoWay:
-    """Bins for bands, a merge by key, or every pair."""
+    """Bins for bands, sorting in Arrow for several inequalities, a merge by key, or every pair."""
     if plan.native or plan.chosen is None or plan.chosen.layout.predicted is None:
         return plan
     condition, load = plan.condition, plan.chosen.layout.predicted
@@ -140,7 +140,8 @@ def choose_local(plan: TwoWay) -> TwoWay:
             bins = choose_bins(plan.ranges, plan.chosen.layout, plan.how, plan.facts.row_bytes)
             return replace(plan, local=bins)
         if not condition.equi:
-            return replace(plan, local=local_named("nested_loop"))
+            several = len(condition.spans) > 1 and plan.facts.fits_arrow
+            return replace(plan, local=local_named("inequalities" if several else "nested_loop"))
     per_row = float(np.sum(load.rows_out)) / max(1.0, float(np.sum(load.rows_in)))
     return replace(plan, local=local_named("merge_on_key" if per_row > MOSTLY_OUTPUT else "merge_on_hash"))
 

@@ -7,7 +7,10 @@ share a line or a column. Planning is three stages, each on a smaller matrix wit
     sampling         n_s x n_s cells of equal depth, n_s = sqrt(2 n J / rho), output from an even sample of pairs
     coarsening       2J x 2J cells, the heaviest as light as possible            (coarsening.py)
     regionalization  at most J rectangles, the heaviest as light as possible     (tiling.py), then cut down to the
-                     fine cells that can match; or slices of the fine matrix, where those are lighter (slices.py)
+                     fine cells that can match
+
+Beside it stand slices of the fine matrix (slices.py), which for thin staircases are lighter; where they are as good
+as even, the last two stages are left out.
 
 rho = m / n is the exact ratio of pairs to rows: with more output fewer buckets hold every cell under half a region's
 work (Lemma 4.3.1), with less output it takes more. A join whose output is a hundred times its input, or whose cells
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenkeel.report import W_IN, W_OUT, LoadReport
+from evenkeel.report import W_IN, W_OUT, LoadReport, weight
 from evenkeel.schemes.base import Layout, Problem
 from evenkeel.schemes.coarsening import SampleMatrix, coarse_matrix, coarsen
 from evenkeel.schemes.one_bucket import OneBucket
@@ -37,6 +40,8 @@ LEAST_SAMPLE = 1063
 MOST_SAMPLE = 500_000
 PREDICT_SAMPLE = 150_000
 """Pairs that loads are foretold from, drawn anew: within 2% for one of 64 regions."""
+NEAR = 1.02
+"""Slices this near to what no partitioning can beat need no tiling beside them."""
 HIGH_SELECTIVITY = 100.0
 """Pairs a row from which cutting by content gains nothing over `one_bucket`."""
 MOST_CANDIDATES = 0.3
@@ -59,16 +64,20 @@ class EquiWeight:
         if p > 1 and cells > MOST_CANDIDATES * len(first) * (len(cuts["right"]) - 1) and len(first) > 16:
             return OneBucket().fit(problem)
         sample = sample_matrix(stats, cuts, first, last, output_sample_size(cells))
-        row_cuts, col_cuts = coarsen(sample, 2 * p, W_IN, W_OUT)
-        tiled = monotonic_bsp(coarse_matrix(sample, row_cuts, col_cuts), p, W_IN, W_OUT)
-        ways = (
-            shrink(tiled, row_cuts, col_cuts, first, last),
-            row_slices(sample, p, W_IN, W_OUT),
-            column_slices(sample, p, W_IN, W_OUT),
-        )
         pairs = stats.sample_pairs(PREDICT_SAMPLE)
-        layouts = [_lay_out(stats, way, cuts, p, pairs) for way in ways if way or not tiled]
-        return min(layouts, key=lambda layout: float(layout.predicted.weights.max()) if layout.predicted else 0.0)
+        sliced = [row_slices(sample, p, W_IN, W_OUT), column_slices(sample, p, W_IN, W_OUT)]
+        layouts = [_lay_out(stats, way, cuts, p, pairs) for way in sliced if way]
+        least = float(weight(sample.rows.sum() + sample.cols.sum(), sample.out.sum())) / p
+        if min(_heaviest(layout) for layout in layouts) > NEAR * least:
+            row_cuts, col_cuts = coarsen(sample, 2 * p, W_IN, W_OUT)
+            tiled = monotonic_bsp(coarse_matrix(sample, row_cuts, col_cuts), p, W_IN, W_OUT)
+            layouts.append(_lay_out(stats, shrink(tiled, row_cuts, col_cuts, first, last), cuts, p, pairs))
+        return min(layouts, key=_heaviest)
+
+
+def _heaviest(layout: RangeLayout) -> float:
+    assert layout.predicted is not None
+    return float(layout.predicted.weights.max(initial=0.0))
 
 
 def _lay_out(

@@ -137,7 +137,8 @@ class _Staircase:
         left, right = self.cols[self.col[u]], self.cols[self.col[v]] + 1
         rows, cols, out = self.rows_before, self.cols_before, self.out_before
         inside: Float64 = out[below, right] - out[above, right] - out[below, left] + out[above, left]
-        return inside + (rows[below] - rows[above]) + (cols[right] - cols[left])
+        weight: Float64 = inside + (rows[below] - rows[above]) + (cols[right] - cols[left])
+        return weight
 
     def at_least(self, regions: int) -> float:
         """No heaviest region is lighter: some region has its share of everything, some has the heaviest cell."""
@@ -179,10 +180,10 @@ class _Staircase:
             single = np.flatnonzero(fitting) + corner
             fits, last_fit = set(single.tolist()), int(single[-1])
             by_row, by_col = np.full((2, self.cells), NEVER, dtype=np.int32)
-            lowest = rightmost = -1  # of the lines tried
+            lowest = -1  # of the lines tried
             for k in range(row, n_rows):
-                if origin[k] + first[k] > last_fit and first[k + 1] > rightmost and top[first[k] + 1] > lowest:
-                    break  # no line from here on crosses one that was tried
+                if origin[k] + first[k] > last_fit and top[first[k] + 1] > lowest:
+                    break  # no line tried so far crosses one that could be tried from here on
                 for x in range(max(col, first[k]), last[k] + 1):
                     cell, ends_row, ends_col = origin[k] + x, x == last[k], k == bottom[x]
                     below = k + 1 < n_rows and (ends_row or not ends_col)
@@ -203,7 +204,6 @@ class _Staircase:
                         beyond = slice(cell + 1, None) if ends_row else self.origin[k + 1 : bottom[x] + 1] + x
                         by_row[beyond] = np.minimum(by_row[beyond], rest[beyond] + (count + k))
                     if right:
-                        rightmost = max(rightmost, x)
                         rest = counts[origin[max(row, top[x + 1])] + x + 1]
                         beyond = slice(cell + 1, None if ends_col else origin[k] + last[k] + 1)
                         by_col[beyond] = np.minimum(by_col[beyond], rest[beyond] + (count + x))

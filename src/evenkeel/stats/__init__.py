@@ -1,6 +1,6 @@
 """What a plan knows of its inputs, with how sure it is. Never imports pyspark."""
 
 from evenkeel.stats.join_stats import SEEN_ENOUGH, JoinStats, SideStats
-from evenkeel.stats.range_stats import Axis, RangeStats
+from evenkeel.stats.range_stats import Axis, Drawn, RangeStats
 
-__all__ = ["SEEN_ENOUGH", "Axis", "JoinStats", "RangeStats", "SideStats"]
+__all__ = ["SEEN_ENOUGH", "Axis", "Drawn", "JoinStats", "RangeStats", "SideStats"]

@@ -76,6 +76,16 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
+class Drawn:
+    """Pairs drawn evenly from the whole output where the axes are but samples, and how many pairs there are."""
+
+    pairs: float
+    hash: Int64
+    x: Float64
+    y: Float64
+
+
+@dataclass(frozen=True, eq=False)
 class RangeStats:
     """Both axes and the range of differences, slack included, that may match."""
 
@@ -85,6 +95,7 @@ class RangeStats:
     hi: float
     slack: float
     seed: int = 20190415
+    drawn: Drawn | None = None
 
     def of(self, side: Side) -> Axis:
         return self.left if side == "left" else self.right
@@ -112,6 +123,8 @@ class RangeStats:
     @property
     def pairs(self) -> Precision:
         """m: how many pairs are within the range."""
+        if self.drawn is not None:
+            return Exact(self.drawn.pairs)
         total = float(self._runs[1][-1]) if len(self.left) else 0.0
         m = total * self.left.weight * self.right.weight
         return Exact(m) if self.exact else Inexact(m)
@@ -127,6 +140,8 @@ class RangeStats:
 
     def sample_pairs(self, size: int) -> tuple[Int64, Int64]:
         """Pairs drawn evenly and independently from the whole output, as places on the two axes."""
+        if self.drawn is not None:
+            return self._drawn_pairs(self.drawn, size)
         first, ends = self._runs
         total = int(ends[-1]) if len(ends) else 0
         if not total or not size:
@@ -135,6 +150,18 @@ class RangeStats:
         left = np.searchsorted(ends, drawn, side="right")
         start = np.where(left > 0, ends[np.maximum(left - 1, 0)], 0)
         return left, first[left] + drawn - start
+
+    def _drawn_pairs(self, drawn: Drawn, size: int) -> tuple[Int64, Int64]:
+        """Drawn keys as places on the sampled axes: any place among equal keys, or where the key would be."""
+        rng = np.random.default_rng(self.seed)
+        some = rng.permutation(len(drawn.x))[:size]
+        places = []
+        for axis, x in ((self.left, drawn.x[some]), (self.right, drawn.y[some])):
+            hash_ = None if axis.hash is None else drawn.hash[some]
+            first, end = axis.find(hash_, x, after=False), axis.find(hash_, x, after=True)
+            inside = first + (rng.random(len(x)) * (end - first)).astype(np.int64)
+            places.append(np.clip(inside, 0, max(0, len(axis) - 1)))
+        return places[0], places[1]
 
     def pairs_of(self, left: Int64) -> Int64:
         """How many partners each of these left keys has on the right axis."""

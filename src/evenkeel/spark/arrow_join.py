@@ -1,0 +1,100 @@
+"""The pairs of a region found in Arrow: both inputs as one, shuffled once, joined partition by partition.
+
+    left  (region, 0, columns, -      )  \
+                                           one exchange by region -- DuckDB pairs row numbers -- rows are taken
+    right (region, 1, -      , columns)  /
+
+Results leave in batches, so that a region with much output does not fill the worker's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from evenkeel.conditions import Span
+from evenkeel.spark.binding import BoundJoin
+from evenkeel.spark.exchange import RoutedInput
+from evenkeel.spark.inputs import contains_type
+from evenkeel.types import SIDES, Side, other
+
+BATCH = 50_000
+_NOT_IN_ARROW = (T.CalendarIntervalType, T.VariantType, T.UserDefinedType, T.YearMonthIntervalType)
+
+
+def fits_arrow(schema: T.StructType) -> bool:
+    """Whether every column can go through Arrow and back."""
+    return not contains_type(schema, _NOT_IN_ARROW)
+
+
+def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) -> DataFrame:
+    """Every pair of a region within all spans, with the number of its region."""
+    spans = join.condition.spans
+    parts = []
+    for side in SIDES:
+        mine = [F.col(f.name) for f in _fields(routed[side].df)]
+        theirs = [F.lit(None).cast(f.dataType).alias(f.name) for f in _fields(routed[other(side)].df)]
+        ordered = mine + theirs if side == "left" else theirs + mine
+        keys = [F.expr(k) for i, s in enumerate(spans) for k in _bounds(s, side, i)]
+        tag = [F.col(routed[side].region).alias("_region"), F.lit(SIDES.index(side)).alias("_side")]
+        parts.append(routed[side].df.select(*tag, *keys, *ordered))
+    both = parts[0].unionAll(parts[1]).repartitionById(workers, F.col("_region"))
+    left, right = (_fields(routed[s].df) for s in SIDES)
+    regions = [T.StructField("_l_region", T.IntegerType()), T.StructField("_r_region", T.IntegerType())]
+    schema = T.StructType([*regions, *(T.StructField(f.name, f.dataType) for f in left + right)])
+    names = ([f.name for f in left], [f.name for f in right])
+    return both.mapInArrow(_joiner(names, len(spans)), schema)
+
+
+def _fields(df: DataFrame) -> list[T.StructField]:
+    return [f for f in df.schema if not f.name.endswith(("_region", "_copies"))]
+
+
+def _bounds(span: Span, side: Side, i: int) -> list[str]:
+    """Left rows bring a position, right rows the range of positions they may match."""
+    if side == "left":
+        return [f"{span.left} AS _a{i}", f"cast(NULL AS double) AS _b{i}"]
+    err = f"{span.slack!r}D * (least(abs({span.right}), 1e300D) + 1D)"
+    low = f"{span.right} + {span.lo!r}D - {err}" if span.lo > float("-inf") else "double('-Infinity')"
+    high = f"{span.right} + {span.hi!r}D + {err}" if span.hi < float("inf") else "double('Infinity')"
+    return [f"{low} AS _a{i}", f"{high} AS _b{i}"]
+
+
+def _joiner(
+    names: tuple[list[str], list[str]], spans: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    keys = [f"_{e}{i}" for i in range(spans) for e in "ab"]
+    within = " AND ".join(f"l._a{i} >= r._a{i} AND l._a{i} <= r._b{i}" for i in range(spans))
+
+    def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import duckdb
+
+        read = [b for b in batches if len(b)]
+        if not read:
+            return
+        table = pa.Table.from_batches(read)
+        rows = [table.filter(pc.equal(table["_side"], s)) for s in (0, 1)]
+        if not len(rows[0]) or not len(rows[1]):
+            return
+        region = table["_region"][0].as_py()
+        numbered = [
+            r.select(keys).append_column("n", pa.array(range(len(r)), pa.int64())) for r in rows
+        ]
+        payload = [r.select(n).combine_chunks() for r, n in zip(rows, names, strict=True)]
+        with duckdb.connect() as db:
+            db.execute("SET threads = 1")
+            db.register("l", numbered[0])
+            db.register("r", numbered[1])
+            for found in db.execute(f"SELECT l.n, r.n FROM l JOIN r ON {within}").to_arrow_reader(BATCH):
+                taken = [p.take(found.column(k)) for k, p in enumerate(payload)]
+                here = pa.array([region] * len(found), pa.int32())
+                columns = [here, here, *(c for t in taken for c in t.columns)]
+                out = ["_l_region", "_r_region", *(c for t in taken for c in t.column_names)]
+                yield from pa.table(columns, names=out).combine_chunks().to_batches()
+
+    return joined
