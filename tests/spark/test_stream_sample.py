@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import evenkeel as ek
@@ -26,7 +27,8 @@ def pairs_of(tables, beta, grouped):
     left, right = (t.filter(t["k"].is_valid()) for t in tables)
     total = 0
     for g in range(3) if grouped else [None]:
-        a, b = (np.sort(t["k"].to_numpy()[t["g"].to_numpy() == g] if grouped else t["k"].to_numpy()) for t in (left, right))
+        parts = [t.filter(pc.equal(t["g"], g)) if grouped else t for t in (left, right)]
+        a, b = (np.sort(t["k"].to_numpy()) for t in parts)
         total += int((np.searchsorted(b, a + beta, "right") - np.searchsorted(b, a - beta)).sum())
     return total
 
