@@ -72,10 +72,7 @@ def _matched_values(
         sent: dict[Side, RoutedInput] = {}
         for s in SIDES:
             routed = route(small, s, layout, False, keep_nulls=False, hash_bits=local.hash_bits)
-            if local.operator == "arrow":
-                sent[s] = RoutedInput(routed.df.drop(routed.copies), s)
-            else:
-                sent[s] = exchange(routed, layout, local, small, with_copies=False)
+            sent[s] = exchange(routed, layout, local, small, with_copies=False)
         if local.operator == "arrow":
             pairs = arrow_pairs(small, sent, layout.workers).filter(local.on(join.condition))
         else:

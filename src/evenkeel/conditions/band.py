@@ -106,3 +106,15 @@ class Span:
     @property
     def kind(self) -> str:
         return "band" if self.bounded else "inequality"
+
+    def reach_sql(self, side: Side) -> tuple[str, str]:
+        """The lowest and the highest position of the other side that a row may match, rounding allowed for."""
+        low, high = (self.lo, self.hi) if side == "right" else (-self.hi, -self.lo)
+        return self._shifted(side, low, -1), self._shifted(side, high, 1)
+
+    def _shifted(self, side: Side, by: float, sign: Sign) -> str:
+        if by in (float("inf"), float("-inf")):
+            return f"double('{'-' if by < 0 else ''}Infinity')"
+        x = f"({self.sql(side)})"
+        err = f"{sign * self.slack!r}D * (least(abs({x}), 1e300D) + {abs(by)!r}D)"
+        return f"({x} + {by!r}D + {err})"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenkeel.conditions import Condition, Span
+from evenkeel.conditions import Condition
 from evenkeel.local.base import SAME_REGION, Operator, conjunction, same_keys
 from evenkeel.types import Side, other
 
@@ -47,7 +47,7 @@ class Bins:
         x, width = f"({span.sql(side)})", self._width(f"{mine}_region")
         if side != self.spread:
             return {f"{mine}_bin": _number(_bin(x, width), side, condition)}
-        low, high = _reach(span, side, x)
+        low, high = span.reach_sql(side)
         # A row without a position matches nothing, but may have to be kept: explode_outer.
         return {
             f"{mine}_run": f"explode_outer(sequence({_bin(low, width)}, {_bin(high, width)}))",
@@ -77,9 +77,3 @@ def _number(bin_: str, side: Side, condition: Condition) -> str:
     # Never NULL, so that Spark need not test for it before the shuffle; a row without a bin has one of its own side.
     return f"coalesce(cast({number} AS int), {-1 if side == 'left' else -2})"
 
-
-def _reach(span: Span, side: Side, x: str) -> tuple[str, str]:
-    """The lowest and the highest position of the other side that a row may match, rounding allowed for."""
-    low, high = (span.lo, span.hi) if side == "right" else (-span.hi, -span.lo)
-    err = f"{span.slack!r}D * (least(abs({x}), 1e300D) + {max(abs(low), abs(high))!r}D)"
-    return f"({x} + {low!r}D - {err})", f"({x} + {high!r}D + {err})"

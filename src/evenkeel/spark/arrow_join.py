@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -59,9 +60,7 @@ def _bounds(span: Span, side: Side, i: int) -> list[str]:
     """Left rows bring a position, right rows the range of positions they may match."""
     if side == "left":
         return [f"{span.left} AS _a{i}", f"cast(NULL AS double) AS _b{i}"]
-    err = f"{span.slack!r}D * (least(abs({span.right}), 1e300D) + 1D)"
-    low = f"{span.right} + {span.lo!r}D - {err}" if span.lo > float("-inf") else "double('-Infinity')"
-    high = f"{span.right} + {span.hi!r}D + {err}" if span.hi < float("inf") else "double('Infinity')"
+    low, high = span.reach_sql("right")
     return [f"{low} AS _a{i}", f"{high} AS _b{i}"]
 
 
@@ -82,9 +81,7 @@ def _joiner(
         if not len(rows[0]) or not len(rows[1]):
             return
         region = table["_region"][0].as_py()
-        numbered = [
-            r.select(keys).append_column("n", pa.array(range(len(r)), pa.int64())) for r in rows
-        ]
+        numbered = [r.select(keys).append_column("n", pa.array(np.arange(len(r)))) for r in rows]
         payload = [r.select(n).combine_chunks() for r, n in zip(rows, names, strict=True)]
         with duckdb.connect() as db:
             db.execute("SET threads = 1")
@@ -92,7 +89,7 @@ def _joiner(
             db.register("r", numbered[1])
             for found in db.execute(f"SELECT l.n, r.n FROM l JOIN r ON {within}").to_arrow_reader(BATCH):
                 taken = [p.take(found.column(k)) for k, p in enumerate(payload)]
-                here = pa.array([region] * len(found), pa.int32())
+                here = pa.array(np.full(len(found), region, dtype=np.int32))
                 columns = [here, here, *(c for t in taken for c in t.columns)]
                 out = ["_l_region", "_r_region", *(c for t in taken for c in t.column_names)]
                 yield from pa.table(columns, names=out).combine_chunks().to_batches()

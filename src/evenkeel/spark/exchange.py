@@ -227,7 +227,12 @@ def _copies_by_key(bounds: Bounds) -> str:
 
 
 def exchange(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, with_copies: bool) -> RoutedInput:
-    """Every region one partition: the only shuffle of the input. Then what the local join adds to a row."""
+    """Every region one partition: the only shuffle of the input. Then what the local join adds to a row.
+
+    A join in Arrow shuffles both inputs as one, so there is nothing to do for each.
+    """
+    if local.operator == "arrow":
+        return RoutedInput(routed.df.drop(routed.copies), routed.side)
     df = routed.df if with_copies else routed.df.drop(routed.copies)
     df = df.repartitionById(layout.workers, F.col(routed.region))
     added = local.columns(routed.side, join.condition)

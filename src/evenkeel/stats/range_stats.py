@@ -162,8 +162,3 @@ class RangeStats:
             inside = first + (rng.random(len(x)) * (end - first)).astype(np.int64)
             places.append(np.clip(inside, 0, max(0, len(axis) - 1)))
         return places[0], places[1]
-
-    def pairs_of(self, left: Int64) -> Int64:
-        """How many partners each of these left keys has on the right axis."""
-        ends = self._runs[1]
-        return ends[left] - np.where(left > 0, ends[np.maximum(left - 1, 0)], 0)
