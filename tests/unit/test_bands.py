@@ -162,3 +162,8 @@ def test_a_reach_allows_for_rounding_of_the_offset_too(side):
     found = eval(reach, {"least": min, "abs": abs})
     assert (1e18 - found if side == "right" else found + 1e18) >= 64
     assert (high if side == "right" else low) == f"double('{'' if side == 'right' else '-'}Infinity')"
+
+
+def test_a_between_is_shown_once():
+    (band,) = bands("l.a BETWEEN r.a - 1 AND r.a")
+    assert band.text == "l.a BETWEEN r.a - 1 AND r.a"

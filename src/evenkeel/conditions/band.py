@@ -63,7 +63,7 @@ def merged(bands: list[Band]) -> tuple[Band, ...]:
                     band.right,
                     other.lower or band.lower,
                     other.upper or band.upper,
-                    f"{other.text} AND {band.text}",
+                    band.text if band.text == other.text else f"{other.text} AND {band.text}",
                     band.subtracts,
                 )
                 break
