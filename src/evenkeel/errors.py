@@ -39,12 +39,85 @@ class UnknownColumn(EvenkeelError):
         )
 
 
+    @classmethod
+    def in_none(cls, name: str, available: Iterable[str]) -> EvenkeelError:
+        return cls._make(f"No input has a column '{name}'.", _near(name, dict.fromkeys(available)))
+
+
+class UnknownRelation(EvenkeelError):
+    @classmethod
+    def in_condition(cls, name: str, names: Iterable[str]) -> EvenkeelError:
+        names = list(names)
+        close = difflib.get_close_matches(name, names, n=1)
+        guess = f"did you mean '{close[0]}'? " if close else ""
+        return cls._make(
+            f"The condition names '{name}', and there is no such input.", f"{guess}The inputs are {', '.join(names)}."
+        )
+
+
+class DuplicateInput(EvenkeelError):
+    @classmethod
+    def of(cls, first: str, second: str) -> EvenkeelError:
+        return cls._make(
+            f"The inputs '{first}' and '{second}' have one name: the case of names does not matter in SQL.",
+            "give every input a name of its own; one DataFrame may stand under several names.",
+        )
+
+
+class DisconnectedInput(EvenkeelError):
+    @classmethod
+    def of(cls, names: list[str], text: str) -> EvenkeelError:
+        shown = ", ".join(f"'{n}'" for n in names)
+        return cls._make(
+            f"No condition connects {shown} with the other inputs in '{text}'.",
+            "add a condition such as \"R.id = S.id\", leave the input out, or pass cross=True if every combination "
+            "of its rows with the others is wanted.",
+        )
+
+
+class WrongInputs(EvenkeelError):
+    @classmethod
+    def too_many(cls, count: int, most: int) -> EvenkeelError:
+        return cls._make(
+            f"{count} inputs, and one join takes at most {most}.",
+            "join some of them first; the result of a join is a DataFrame like any other.",
+        )
+
+    @classmethod
+    def too_few(cls, count: int) -> EvenkeelError:
+        return cls._make(
+            f"A multi-way join of {count} input{'' if count == 1 else 's'}.",
+            'pass at least two, as ek.multi_join({"R": r, "S": s}, on="R.id = S.id").',
+        )
+
+    @classmethod
+    def not_named(cls, value: object) -> EvenkeelError:
+        return cls._make(
+            f"The inputs are a {type(value).__name__}, not a dict of names and DataFrames.",
+            'pass them as {"R": r, "S": s}; the condition speaks of them by these names.',
+        )
+
+
 class AmbiguousColumn(EvenkeelError):
     @classmethod
     def in_condition(cls, name: str) -> EvenkeelError:
         return cls._make(
             f"Both inputs have a column '{name}', so '{name}' alone could mean either.",
             f"write 'l.{name}' for the left input or 'r.{name}' for the right one.",
+        )
+
+    @classmethod
+    def among(cls, name: str, inputs: list[str]) -> EvenkeelError:
+        return cls._make(
+            f"Several inputs have a column '{name}': {', '.join(inputs)}.",
+            f"write '{inputs[0]}.{name}' for the one of {inputs[0]}.",
+        )
+
+    @classmethod
+    def in_inputs(cls, name: str) -> EvenkeelError:
+        return cls._make(
+            f"The result would have two columns called '{name}'.",
+            "rename a column or an input: a name that several inputs have is written input_column in the result.",
         )
 
     @classmethod

@@ -34,6 +34,8 @@ class LoadReport:
     task_seconds: Float64 | None = None
     """Time of the task of each region; None when nothing was run or Spark would not tell."""
     title: str = "load per region"
+    rows_between: float = 0.0
+    """Rows that one join made and another one read, where there are several."""
 
     @property
     def regions(self) -> int:
@@ -60,6 +62,13 @@ class LoadReport:
     def replication(self) -> float:
         """Rows shipped / rows read."""
         return float(self.rows_in.sum()) / self.input_rows if self.input_rows else 1.0
+
+    @property
+    def network_factor(self) -> float:
+        """Rows that all tasks read and made / rows that the query reads and makes (Squall thesis, section 5.3.2)."""
+        made = float(self.rows_out.sum())
+        done = float(self.rows_in.sum()) + self.rows_between + made
+        return done / (self.input_rows + made) if self.input_rows + made > 0 else 1.0
 
     def projected_makespan(self, workers: int | None = None) -> float:
         """When the last of `workers` machines would be done, longest task first.

@@ -36,6 +36,9 @@ _SYNONYMS: dict[str, How] = {
 SchemeName = Literal["auto", "hash", "broadcast", "heavy_light", "one_bucket", "m_bucket", "equi_weight"]
 """How rows are mapped to regions; `auto` compares the others and picks one."""
 
+CubeName = Literal["auto", "hash", "random", "hybrid", "per_value"]
+"""How the rows of a multi-way join are mapped to regions."""
+
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -55,6 +58,12 @@ def parse_scheme(scheme: str) -> SchemeName:
     if scheme in get_args(SchemeName):
         return scheme  # type: ignore[return-value]
     raise UnknownOption.of("scheme", scheme, get_args(SchemeName))
+
+
+def parse_cube(scheme: str) -> CubeName:
+    if scheme in get_args(CubeName):
+        return scheme  # type: ignore[return-value]
+    raise UnknownOption.of("multi-way scheme", scheme, get_args(CubeName))
 
 
 def parse_workers(workers: Any) -> int:

@@ -22,7 +22,7 @@ from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes
 from evenkeel.spark.stream_sample import stream_sample
-from evenkeel.types import SIDES, Side, parse_how, parse_scheme, parse_workers
+from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_workers
 
 On = str | Sequence[str] | None
 WITHOUT_STATISTICS = ("hash", "broadcast")
@@ -53,20 +53,23 @@ def plan(
     if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2:
         raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
     request = bind(left, right, on, joined, (suffixes[0], suffixes[1]))
-    spark = left.sparkSession
-    regions = count or int(_conf(spark, "spark.sql.shuffle.partitions", "200"))
+    drawn, explained = draft(request, joined, asked, count or default_workers(left.sparkSession))
+    made = JoinPlan(request, drawn, explained)
+    made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at
+    return made
+
+
+def draft(request: BoundJoin, how: How, scheme: SchemeName, workers: int) -> tuple[TwoWay, dict[Side, str]]:
+    """A plan with all that is known without reading the inputs, and how Spark explains those."""
     explained: dict[Side, str] = {s: explain_text(request.side(s)) for s in SIDES}
     facts = Facts(
         {s: row_bytes(request.side(s).schema) for s in SIDES},
         {s: keeps_order(explained[s]) for s in SIDES},
         {s: size_in_bytes(explained[s]) for s in SIDES},
         all(fits_arrow(request.side(s).schema) for s in SIDES),
-        _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760")),
+        broadcast_limit(request.left.sparkSession),
     )
-    draft = permit(TwoWay(request.condition, joined, regions, asked, facts))
-    made = JoinPlan(request, draft, explained)
-    made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at
-    return made
+    return permit(TwoWay(request.condition, how, workers, scheme, facts)), explained
 
 
 def join(
@@ -93,10 +96,14 @@ def join(
 class JoinPlan:
     """A planned join: look at it with explain(), run it with execute(), weigh it with measure()."""
 
-    def __init__(self, request: BoundJoin, draft: TwoWay, explained: dict[Side, str]) -> None:
+    def __init__(
+        self, request: BoundJoin, draft: TwoWay, explained: dict[Side, str], weighed: TwoWay | None = None
+    ) -> None:
         self._request = request
         self._draft = draft
         self._explained = explained
+        if weighed is not None:  # statistics came from elsewhere
+            self.__dict__["_weighed"] = weighed
 
     @cached_property
     def tree(self) -> TwoWay:
@@ -169,6 +176,15 @@ class JoinPlan:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.explain())}</pre>{self.predicted._repr_html_()}"
+
+
+def default_workers(spark: SparkSession) -> int:
+    return int(_conf(spark, "spark.sql.shuffle.partitions", "200"))
+
+
+def broadcast_limit(spark: SparkSession) -> float:
+    """Bytes up to which Spark broadcasts by itself; below 0 it never does."""
+    return _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760"))
 
 
 def _conf(spark: SparkSession, key: str, default: str) -> str:

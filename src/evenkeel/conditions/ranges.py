@@ -119,7 +119,7 @@ class _Piece:
     """A part of the condition's text and what it reads."""
 
     text: str
-    bound: BoundText
+    bound: BoundText[Side]
 
     @classmethod
     def of(cls, text: str, names: Names) -> _Piece | None:

@@ -6,8 +6,9 @@ exactly what the user wrote.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -19,6 +20,7 @@ from evenkeel.conditions.condition import bound
 from evenkeel.errors import AmbiguousColumn, UnknownColumn, UnparsableCondition
 from evenkeel.types import SIDES, Side
 
+S = TypeVar("S")
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
@@ -50,6 +52,26 @@ class Names:
         if at is None:
             raise UnknownColumn.in_condition(name, side, self.of(side))
         return at
+
+    @property
+    def sources(self) -> tuple[Side, ...]:
+        return SIDES
+
+    def bound(self, source: Side, index: int) -> str:
+        return bound(source, index)
+
+    def resolve(self, parts: list[str]) -> tuple[Side, int, int]:
+        for side in SIDES:
+            if parts[0].lower() in (side[0], side) and len(parts) > 1:
+                return side, self.index(side, parts[1]), 1
+        found = {side: self.find(side, parts[0]) for side in SIDES}
+        if all(at is not None for at in found.values()):
+            raise AmbiguousColumn.in_condition(parts[0])
+        for side in SIDES:
+            at = found[side]
+            if at is not None:
+                return side, at, 0
+        raise UnknownColumn.in_either(parts[0], self.left, self.right)
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -88,29 +110,46 @@ def unwrap(tokens: list[Token], start: int, end: int) -> tuple[int, int] | None:
     return (inside[0].end + 1, inside[-1].start) if closed.index(True) == len(inside) - 1 else None
 
 
+class Resolver(Protocol[S]):
+    """Knows the columns of the inputs, here called sources."""
+
+    @property
+    def sources(self) -> tuple[S, ...]: ...
+
+    def resolve(self, parts: list[str]) -> tuple[S, int, int]:
+        """The source and column index that a dotted name means, and how many of its parts that takes, less one."""
+        ...
+
+    def bound(self, source: S, index: int) -> str: ...
+
+
 @dataclass(frozen=True)
-class BoundText:
+class BoundText(Generic[S]):
     sql: str
-    columns: dict[Side, set[int]]
+    columns: dict[S, set[int]]
+    """The columns it reads of every source."""
 
 
-def bind_text(text: str, start: int, end: int, names: Names) -> BoundText:
+def bind_text(text: str, start: int, end: int, names: Resolver[S]) -> BoundText[S]:
     """The span with every column reference replaced by its bound name."""
     start, end = _without_margin(text, start, end)
     tree = sqlglot.parse_one(text[start:end], dialect="spark")
-    columns: dict[Side, set[int]] = {"left": set(), "right": set()}
+    columns: dict[S, set[int]] = {source: set() for source in names.sources}
     edits: list[tuple[int, int, str]] = []
-    for column in tree.find_all(exp.Column):
-        if _is_lambda_variable(column):
-            continue
-        side, index, last = _resolve([p.name for p in column.parts], names)
-        columns[side].add(index)
+    for column in column_references(tree):
+        source, index, last = names.resolve([p.name for p in column.parts])
+        columns[source].add(index)
         first = column.parts[0]
-        edits.append((first.meta["start"], column.parts[last].meta["end"] + 1, f"`{bound(side, index)}`"))
+        edits.append((first.meta["start"], column.parts[last].meta["end"] + 1, f"`{names.bound(source, index)}`"))
     sql = text[start:end]
     for a, b, name in sorted(edits, reverse=True):
         sql = sql[:a] + name + sql[b:]
     return BoundText(sql + "\n" if "--" in sql else sql, columns)
+
+
+def column_references(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns that an expression reads; the variable of a lambda is none."""
+    return (c for c in tree.find_all(exp.Column) if not _is_lambda_variable(c))
 
 
 def _without_margin(text: str, start: int, end: int) -> tuple[int, int]:
@@ -126,18 +165,3 @@ def _is_lambda_variable(column: exp.Column) -> bool:
             return True
         node = node.parent
     return False
-
-
-def _resolve(parts: list[str], names: Names) -> tuple[Side, int, int]:
-    """The side and index a dotted name means, and how many of its parts that takes, less one."""
-    for side in SIDES:
-        if parts[0].lower() in (side[0], side) and len(parts) > 1:
-            return side, names.index(side, parts[1]), 1
-    found = {side: names.find(side, parts[0]) for side in SIDES}
-    if all(at is not None for at in found.values()):
-        raise AmbiguousColumn.in_condition(parts[0])
-    for side in SIDES:
-        at = found[side]
-        if at is not None:
-            return side, at, 0
-    raise UnknownColumn.in_either(parts[0], names.left, names.right)

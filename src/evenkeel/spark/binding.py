@@ -5,6 +5,7 @@ Everything that can be wrong with a request is found here or while parsing, befo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from evenkeel.spark.inputs import contains_type
 from evenkeel.spark.positions import spans_of
 from evenkeel.types import SIDES, How, Side
 
-_UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
+UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
 _FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
     (T.NumericType,),
     (T.DateType, T.TimestampType, T.TimestampNTZType),
@@ -67,10 +68,10 @@ def bind(
         "right": right.toDF(*(bound("right", i) for i in range(len(names.right)))),
     }
     _analyze(frames["left"], frames["right"], condition)
-    kinds = [_key(frames["left"], frames["right"], e) for e in condition.equi]
+    kinds = [common_type(frames["left"], frames["right"], e) for e in condition.equi]
     equi, keys, residual = [], [], list(condition.residual)
     for i, (e, kind) in enumerate(zip(condition.equi, kinds, strict=True)):
-        if _is_collated(kind) or any(_is_padded(frames[s], e.sql(s)) for s in SIDES):
+        if is_collated(kind) or any(is_padded(frames[s], e.sql(s)) for s in SIDES):
             # Equal under a collation, or after padding, is not equal in hash: compared, never routed by.
             sign = "<=>" if e.null_safe else "="
             residual.append(Theta(f"({e.left}) {sign} ({e.right})", e.text))
@@ -89,19 +90,19 @@ def bind(
     return BoundJoin(frames["left"], frames["right"], condition, how, tuple(keys), names, suffixes)
 
 
-def _is_padded(df: DataFrame, sql: str) -> bool:
+def is_padded(df: DataFrame, sql: str) -> bool:
     """Whether this is a CHAR(n) column, which Spark pads when it compares it with a longer one."""
     name = sql.strip("`")
     return name in df.columns and "char(" in str(df.schema[name].metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
 
 
-def _is_collated(kind: T.DataType) -> bool:
+def is_collated(kind: T.DataType) -> bool:
     """Whether values of the type may be equal without being the same, as 'a' and 'A' under UTF8_LCASE."""
     if isinstance(kind, T.StringType):
         return bool(kind.collation != T.StringType().collation)
     if isinstance(kind, T.StructType):
-        return any(_is_collated(f.dataType) for f in kind)
-    return isinstance(kind, T.ArrayType) and _is_collated(kind.elementType)
+        return any(is_collated(f.dataType) for f in kind)
+    return isinstance(kind, T.ArrayType) and is_collated(kind.elementType)
 
 
 def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
@@ -110,27 +111,40 @@ def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
     sql += [f"({t.sql})" for t in condition.residual]
     for text, shown in zip(sql, [e.text for e in condition.equi] + [t.text for t in condition.residual], strict=True):
         try:
-            kind = left.crossJoin(right).select(F.expr(text).alias("c")).schema["c"].dataType
-        except AnalysisException as error:
-            if "mix year-month and day-time" in str(error):
-                raise UnusableBand.mixed_interval(shown) from None
-            message = next((t for t in str(error).split(" SQLSTATE")[0].splitlines() if t.strip()), "no reason given")
+            check_boolean(left.crossJoin(right), text, shown)
+        except UnparsableCondition:
             for e in condition.equi:
-                if e.text == shown and "DATATYPE_MISMATCH" in str(error):
-                    kinds = [_type_of(left, e.left), _type_of(right, e.right)]
-                    _comparable(e, *kinds)
-            raise UnparsableCondition.refused_by_spark(shown, message) from None
-        if not isinstance(kind, T.BooleanType):
-            raise UnparsableCondition.refused_by_spark(shown, f"it is a {kind.simpleString()}, not true or false")
+                if e.text == shown:
+                    check_comparable(left, right, e)
+            raise
+
+
+def check_boolean(df: DataFrame, sql: str, shown: str) -> None:
+    """Raise unless Spark takes the expression for a predicate over the columns of `df`."""
+    try:
+        kind = df.select(F.expr(sql).alias("c")).schema["c"].dataType
+    except AnalysisException as error:
+        if "mix year-month and day-time" in str(error):
+            raise UnusableBand.mixed_interval(shown) from None
+        message = next((t for t in str(error).split(" SQLSTATE")[0].splitlines() if t.strip()), "no reason given")
+        raise UnparsableCondition.refused_by_spark(shown, message) from None
+    if not isinstance(kind, T.BooleanType):
+        raise UnparsableCondition.refused_by_spark(shown, f"it is a {kind.simpleString()}, not true or false")
 
 
 def _type_of(df: DataFrame, sql: str) -> T.DataType:
     return df.select(F.expr(sql).alias("k")).schema["k"].dataType
 
 
+def check_comparable(left: DataFrame, right: DataFrame, e: Equi) -> None:
+    """Say which types do not compare, if that is what is wrong with an equality."""
+    with contextlib.suppress(AnalysisException):
+        _comparable(e, _type_of(left, e.left), _type_of(right, e.right))
+
+
 def _comparable(e: Equi, left: T.DataType, right: T.DataType) -> None:
     for kind in (left, right):
-        if contains_type(kind, _UNORDERED):
+        if contains_type(kind, UNORDERED):
             raise IncomparableTypes.unorderable(e.text, kind.simpleString())
     if left == right or isinstance(left, T.NullType) or isinstance(right, T.NullType):
         return
@@ -142,7 +156,7 @@ def _comparable(e: Equi, left: T.DataType, right: T.DataType) -> None:
     raise IncomparableTypes.in_key(e.text, left.simpleString(), right.simpleString())
 
 
-def _key(left: DataFrame, right: DataFrame, e: Equi) -> T.DataType:
+def common_type(left: DataFrame, right: DataFrame, e: Equi) -> T.DataType:
     """The one type that both sides of an equality are compared in, as Spark would choose it."""
     kinds = _type_of(left, e.left), _type_of(right, e.right)
     _comparable(e, *kinds)

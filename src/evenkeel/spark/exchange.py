@@ -26,7 +26,7 @@ from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.inputs import contains_type
 from evenkeel.types import Side
 
-_SHAKY = (
+SHAKY = (
     T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.VariantType, T.CalendarIntervalType, T.UserDefinedType,
 )  # fmt: skip
 """Values that a retried task may compute a little differently, such as sums and collected lists; or not hash."""
@@ -75,12 +75,21 @@ def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) ->
     if matchable_sql(join, side) != "true" and not keep_nulls:
         df = df.filter(matchable_sql(join, side))
     key = F.expr(key_sql(join, side)).alias("_key")
+    return numbered(df.select("*", key), join.columns(side), stable)
+
+
+def numbered(df: DataFrame, columns: list[str], stable: bool, salt: str = "") -> tuple[DataFrame, str]:
+    """The input with a column `_row`, and the SQL of a number that tells its rows apart, the same when run again.
+
+    Equal rows of an input that does not repeat its order are told apart by their partition alone. `salt` is SQL that
+    keeps the number apart from a hash of the same columns.
+    """
     if stable:
-        return df.select("*", key, F.monotonically_increasing_id().alias("_row")), "_row"
-    steady = [f.name for f in df.schema if f.name in join.columns(side) and not contains_type(f.dataType, _SHAKY)]
+        return df.select("*", F.monotonically_increasing_id().alias("_row")), "_row"
+    steady = [f.name for f in df.schema if f.name in columns and not contains_type(f.dataType, SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
-    content = f"(xxhash64({', '.join(steady)}) & {2**62 - 1}L)" if steady else "0L"
-    return df.select("*", key, F.spark_partition_id().alias("_row")), f"({content} + _row)"
+    content = f"(xxhash64({', '.join([salt] * bool(salt) + steady)}) & {2**62 - 1}L)" if steady else "0L"
+    return df.select("*", F.spark_partition_id().alias("_row")), f"({content} + _row)"
 
 
 def route(
