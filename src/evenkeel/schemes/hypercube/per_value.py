@@ -54,7 +54,7 @@ class PerValueCube:
         best = one_cube(problem, best_cube(fitter, problem.groups, problem.workers))
         worse = 0
         for heavy in heavy_sets(problem):
-            layout = _lay_out(problem, attributes, heavy, _heaviest(best))
+            layout = with_heavy_values(problem, attributes, heavy, _heaviest(best))
             worse = 0 if _heaviest(layout) < GAIN * _heaviest(best) else worse + 1
             if not worse:
                 best = layout
@@ -117,9 +117,10 @@ class _BlockFitter:
         return self._fitter.fit(frozenset(), self._spread, cells) if cells > 1 else Cube((), rows, rows, 1)
 
 
-def _lay_out(
+def with_heavy_values(
     problem: CubeProblem, attributes: tuple[tuple[int, ...], ...], heavy: tuple[Int64, ...], most: float
 ) -> CubeLayout:
+    """A block for every pattern of these values, under the ceiling up to `most` that makes the heaviest region least."""
     patterns = list(product(*(range(len(h) + 1) for h in heavy)))
     even = problem.input_rows / problem.workers
     blocks = [_BlockFitter(problem, p, heavy, WORTH_A_BLOCK * even) for p in patterns]
