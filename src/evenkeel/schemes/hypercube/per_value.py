@@ -120,9 +120,9 @@ class _BlockFitter:
 def with_heavy_values(
     problem: CubeProblem, attributes: tuple[tuple[int, ...], ...], heavy: tuple[Int64, ...], most: float
 ) -> CubeLayout:
-    """A block for every pattern of these values, under the ceiling up to `most` that makes the heaviest region least."""
+    """A block for every pattern of these values, under the ceiling up to `most` that is best for the heaviest region."""
     patterns = list(product(*(range(len(h) + 1) for h in heavy)))
-    even = problem.input_rows / problem.workers
+    even = max(1.0, problem.input_rows / problem.workers)
     blocks = [_BlockFitter(problem, p, heavy, WORTH_A_BLOCK * even) for p in patterns]
     ceiling = _best_ceiling(blocks, problem.workers, WORTH_A_BLOCK * even, most)
     shapes: list[tuple[Pattern, tuple[Dimension, ...]]] = [
