@@ -144,15 +144,15 @@ class UnparsableCondition(EvenkeelError):
         mark = " " * (start - line_start) + "^" * max(1, min(end, line_start + len(line)) - start)
         return cls._make(
             f"The condition cannot be read: {why}\n\n    {line}\n    {mark}",
-            "a condition is SQL over l and r, such as \"l.user_id = r.id AND l.t < r.until\".",
+            "a condition is SQL over the inputs, such as \"l.user_id = r.id AND l.t < r.until\".",
         )
 
     @classmethod
     def empty(cls) -> EvenkeelError:
         return cls._make(
             "The join condition is empty.",
-            "name a column that both inputs have, a list of such names, or a condition over l and r; "
-            "for every pair of rows use how='cross' with on=None.",
+            "name a column that all inputs have, a list of such names, or a condition over them; for every "
+            "combination of rows use how='cross', or cross=True of a multi-way join, with on=None.",
         )
 
     @classmethod
@@ -295,7 +295,7 @@ class UnreadableInput(EvenkeelError):
     @classmethod
     def streaming(cls, side: str) -> EvenkeelError:
         return cls._make(
-            f"The {side} input is a stream; ek.join and ek.plan are for batch DataFrames.",
+            f"The {side} input is a stream; this is a join of batch DataFrames.",
             "join inside foreachBatch, where every batch is a DataFrame of its own.",
         )
 

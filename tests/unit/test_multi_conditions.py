@@ -156,7 +156,6 @@ def test_compared_is_one_column_of_each_relation():
     assert clause.text == "abs(R.x - T.c) < 5 + T.c"
 
 
-@pytest.mark.xfail(strict=True, reason="notimpl: the column nearest to the root of the expression is taken")
 def test_compared_is_the_first_column_in_the_text():
     (clause,) = parse("abs(R.x - T.c) < 5 + T.b AND R.a = S.a").clauses
     assert clause.compared[1] == Expression(2, "`_t2_1`")
@@ -272,7 +271,6 @@ def test_a_relation_with_one_name_twice():
         pytest.param(
             "S.b = T.b",
             ["connects 'R' with"],
-            marks=pytest.mark.xfail(strict=True, reason="notimpl: names all but the one that stands alone"),
         ),
     ],
 )

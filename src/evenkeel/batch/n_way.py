@@ -104,7 +104,7 @@ class MultiJoinPlan:
             return replace(report, rows_out=np.full(plan.workers, plan.order.result / plan.workers))
         assert plan.pipeline is not None
         total = float(sum(g.total for g in plan.groups))
-        rows = np.full(plan.workers, plan.pipeline.shuffled / plan.workers)
+        rows = np.full(plan.workers, plan.pipeline.shipped / plan.workers)
         out = np.full(plan.workers, plan.order.result / plan.workers)
         return LoadReport(rows, out, total, None, "predicted, pipeline", plan.order.intermediate)
 

@@ -173,8 +173,9 @@ def parse_multi(on: str | Sequence[str] | None, relations: Relations, cross: boo
         raise UnparsableCondition.wrong_type(on)
     if not names or not all(n.strip() for n in names):
         raise UnparsableCondition.empty()
-    if not isinstance(on, str) or all(relations.column(i, on) is not None for i in relations.sources):
-        return _using(names, relations)
+    bare = [n.strip().strip("`") for n in names]
+    if not isinstance(on, str) or all(relations.column(i, bare[0]) is not None for i in relations.sources):
+        return _using(bare, relations)
     equalities: list[MultiEqui] = []
     rest: list[Clause] = []
     for start, end in clauses(on):
@@ -194,7 +195,8 @@ def parse_multi(on: str | Sequence[str] | None, relations: Relations, cross: boo
 
 def _using(names: Sequence[str], relations: Relations) -> MultiCondition:
     made = []
-    for name in dict.fromkeys(names):
+    names = list({name.lower(): name for name in reversed(names)}.values())[::-1]
+    for name in names:
         at = []
         for i in relations.sources:
             column = relations.column(i, name)
@@ -204,7 +206,7 @@ def _using(names: Sequence[str], relations: Relations) -> MultiCondition:
         for one, two in pairwise(at):
             text = f"{relations.names[one.relation]}.{name} = {relations.names[two.relation]}.{name}"
             made.append(MultiEqui(one, two, False, text))
-    return MultiCondition(" AND ".join(e.text for e in made), tuple(made), (), tuple(dict.fromkeys(names)))
+    return MultiCondition(" AND ".join(e.text for e in made), tuple(made), (), tuple(names))
 
 
 def _as_equality(text: str, start: int, end: int, relations: Relations) -> MultiEqui | None:
@@ -226,7 +228,8 @@ def _as_equality(text: str, start: int, end: int, relations: Relations) -> Multi
 def _compared(text: str, relations: Relations) -> tuple[Expression, ...]:
     """The first column of every relation in the clause: what its rows could be hashed by."""
     found: dict[int, Expression] = {}
-    for column in column_references(sqlglot.parse_one(text, dialect="spark")):
+    columns = column_references(sqlglot.parse_one(text, dialect="spark"))
+    for column in sorted(columns, key=lambda c: int(c.parts[0].meta["start"])):
         relation, index, _ = relations.resolve([p.name for p in column.parts])
         found.setdefault(relation, Expression(relation, f"`{bound_in(relation, index)}`"))
     return tuple(found[i] for i in sorted(found))
@@ -236,14 +239,11 @@ def _connected(condition: MultiCondition, relations: Relations) -> None:
     """Every relation is joined with the others, by whatever clause."""
     links = [frozenset((e.first.relation, e.second.relation)) for e in condition.equalities]
     links += [c.relations for c in condition.clauses]
-    reached = {0}
-    while True:
-        more = {i for link in links if link & reached for i in link} - reached
-        if not more:
-            break
-        reached |= more
-    lost = [i for i in relations.sources if i not in reached]
+    group = list(relations.sources)
+    for link in links:
+        joined = {group[i] for i in link}
+        group = [min(joined) if g in joined else g for g in group]
+    main = max(group, key=lambda g: (group.count(g), -g))
+    lost = [relations.names[i] for i in relations.sources if group[i] != main]
     if lost:
-        alone = [i for i in lost if not any(i in link and len(link) > 1 for link in links)]
-        named = alone or lost
-        raise DisconnectedInput.of([relations.names[i] for i in named], condition.text)
+        raise DisconnectedInput.of(lost, condition.text)

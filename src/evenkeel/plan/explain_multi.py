@@ -60,7 +60,7 @@ def _candidates(plan: MultiWay) -> str:
         p = plan.pipeline
         mark = "->" if plan.scheme == PIPELINE else "  "
         total = max(1.0, sum(g.total for g in plan.groups))
-        row = f"{p.cost:16,.0f} {p.shuffled / plan.workers:12,.0f} {p.shuffled / total:12.2f}"
+        row = f"{p.cost:16,.0f} {p.shipped / plan.workers:12,.0f} {p.shipped / total:12.2f}"
         between = f"{p.order.intermediate:,.0f} rows between joins"
         lines.append(f"{mark} {PIPELINE:10s}{row}  two-way joins, {between}")
     return "\n".join(lines)
@@ -70,7 +70,8 @@ def _shape(plan: MultiWay, candidate: CubeCandidate) -> str:
     layout = candidate.layout
     shape = " x ".join(_dimension(plan, d) for d in layout.blocks[0].dimensions) or "one cell"
     if len(layout.blocks) > 1:
-        shape += f", and {len(layout.blocks) - 1} blocks of heavy values"
+        count = len(layout.blocks) - 1
+        shape += f", and {count} block{'s' * (count != 1)} of heavy values"
     return shape
 
 
@@ -131,8 +132,9 @@ def _pattern(plan: MultiWay, layout: CubeLayout, block: Block) -> str:
     for a, k in enumerate(block.pattern):
         if k:
             value = int(layout.heavy[a][k - 1])
-            holder = min(i for i in plan.query.relations if a in plan.query.of(i))
-            parts.append(f"{_attribute(plan, a)} = {plan.groups[holder].label(a, value)}")
+            holders = [plan.groups[i] for i in sorted(plan.query.attributes[a].relations)]
+            named = [g for g in holders if value in g.labels.get(a, {})] or holders
+            parts.append(f"{_attribute(plan, a)} = {named[0].label(a, value)}")
     return f"where {' and '.join(parts)}: " if parts else "light values: "
 
 
@@ -145,5 +147,10 @@ def _why(plan: MultiWay, dimension: Dimension) -> str:
         return f"{attribute.name}: {dimension.share} parts, {', '.join(names)} hashed{away}"
     relation = next(iter(dimension.relations))
     hot = [a for a in plan.query.of(relation) if plan.groups[relation].top_share(a) > 1 / plan.workers]
-    reason = f"{_member(plan, hot[0], relation)} has hot values" if hot else "no equality divides it"
-    return f"rows of {names[0]}: {dimension.share} parts, spread row by row, for {reason}"
+    if hot:
+        reason = f", for {_member(plan, hot[0], relation)} has hot values"
+    elif not any(plan.query.attributes[a].shared for a in plan.query.of(relation)):
+        reason = ", for no equality divides it"
+    else:
+        reason = ""
+    return f"rows of {names[0]}: {dimension.share} parts, spread row by row{reason}"

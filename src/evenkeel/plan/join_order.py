@@ -1,7 +1,7 @@
 """The order in which the relations of a cell, or of a pipeline, are joined: left-deep, by estimated size.
 
     from every relation as the first: take next the relation that keeps the result smallest
-    of these orders the one whose results together are smallest; of equal ones the one that starts with most rows
+    of these orders the one with least work: results between joins are probed, all relations but the first are built
 
 The first relation is streamed through hash tables of the others, so no result between two joins is ever stored.
 Cost: n^3 estimates for n relations, each a lookup.
@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from evenkeel.conditions import Clause, Query
 from evenkeel.stats import KeyGroups, matches
 
+BUILD = 0.6
+"""A row that goes into a hash table, in units of a look-up that misses the processor's caches (docs/adr/0014)."""
+AT_HAND = 0.1
+"""A look-up that the caches answer."""
+CACHED = 100_000.0
+"""Rows of a hash table from which every look-up misses the caches."""
 PASSES = 1 / 3
 """The part of combinations that an inequality is taken to let through."""
 
@@ -61,10 +66,22 @@ class Estimator:
         newly = newly_checkable(self.query.clauses, joined, relation)
         return float(rows * PASSES ** len(newly))
 
-    @cached_property
-    def order(self) -> JoinOrder:
+    def order(self, arriving: Sequence[float], regions: int = 1) -> JoinOrder:
+        """The order of least work when so many rows of each relation arrive in all regions, copies included."""
         orders = [self._from(first) for first in self.query.relations]
-        return min(orders, key=lambda o: (o.intermediate, -o.rows[0]))
+        every = sum(arriving)
+
+        def work(order: JoinOrder) -> float:
+            first = order.relations[0]
+            done = BUILD * (every - arriving[first])
+            for k, relation in enumerate(order.relations[1:], start=1):
+                # A key that the first relation holds is looked up once in earnest, then while it is still at hand.
+                held = not self._needs(order.relations[1:k], relation, first)
+                earnest = arriving[first] if held else max(arriving[first], order.rows[k - 1])
+                done += AT_HAND * order.rows[k - 1] + earnest * min(1.0, arriving[relation] / regions / CACHED)
+            return done
+
+        return min(orders, key=work)
 
     def _from(self, first: int) -> JoinOrder:
         joined, rows = [first], [self.groups[first].total]
@@ -76,6 +93,11 @@ class Estimator:
             joined.append(best)
             rows.append(sizes[best])
         return JoinOrder(tuple(joined), tuple(rows))
+
+    def _needs(self, joined: Sequence[int], relation: int, first: int) -> bool:
+        """Whether the relation is joined by an attribute that the first one does not have, but another one."""
+        mine = (self.query.attributes[a].columns for a in self.query.of(relation))
+        return any(first not in columns and any(i in columns for i in joined) for columns in mine)
 
     def _linked(self, joined: Sequence[int], relation: int) -> bool:
         """Whether an equality connects the relation with those that have joined."""

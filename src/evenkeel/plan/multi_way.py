@@ -39,10 +39,10 @@ class Pipeline:
     """The same query as two-way joins, one after the other."""
 
     order: JoinOrder
-    shuffled: float
-    """Rows through a shuffle: each input once, and each result that is joined by another key next."""
+    shipped: float
+    """Rows that are sent: each input, each result that is joined by another key next, copies to every worker."""
     broadcast: frozenset[int]
-    """Relations small enough to be copied to every worker instead."""
+    """Relations that are copied to every worker because that is less work."""
     cost: float
     """Rows a worker handles, as the heaviest region of a cube counts them, the work being even."""
 
@@ -99,31 +99,29 @@ def fit_cubes(plan: MultiWay) -> MultiWay:
     return replace(plan, candidates=found)
 
 
-def order_joins(plan: MultiWay) -> MultiWay:
-    return replace(plan, order=Estimator(plan.query, plan.groups).order)
-
-
 def weigh_pipeline(plan: MultiWay) -> MultiWay:
-    """What the two-way joins would shuffle; they too can be balanced, so every worker gets the same."""
-    assert plan.order is not None
-    order, query = plan.order, plan.query
-    size = {i: plan.groups[i].total * plan.facts.row_bytes[i] for i in query.relations}
-    small = frozenset(i for i in order.relations[1:] if size[i] <= plan.facts.broadcast_limit)
-    shuffled = copied = probed = 0.0
+    """What the two-way joins would ship; they too can be balanced, so every worker gets the same."""
+    query, workers = plan.query, plan.workers
+    order = Estimator(query, plan.groups).order([g.total for g in plan.groups], workers)
+    shipped = cost = 0.0
+    broadcast = set()
     placed_by: frozenset[int] | None = None
     for k, relation in enumerate(order.relations[1:], start=1):
-        joined = order.relations[:k]
-        by = frozenset(a for a in query.of(relation) if any(i in query.attributes[a].columns for i in joined))
-        if relation in small:
-            copied += plan.groups[relation].total
-            probed += order.rows[k - 1]
-            continue
-        if by != placed_by:
-            shuffled += order.rows[k - 1]
-        shuffled += plan.groups[relation].total
-        placed_by = by
-    cost = (shuffled + PROBE_ROW * probed) / plan.workers + BUILD_ROW * copied
-    return replace(plan, pipeline=Pipeline(order, shuffled, small, cost))
+        before, rows = order.rows[k - 1], plan.groups[relation].total
+        joined = frozenset(order.relations[:k])
+        by = frozenset(a for a in query.of(relation) if query.attributes[a].relations & joined)
+        # Without an equality every row of one meets every row of the other: a grid, as 1-Bucket lays it out.
+        sent = 2 * (before * rows * workers) ** 0.5 if not by else rows + (0.0 if by == placed_by else before)
+        copying = BUILD_ROW * rows + PROBE_ROW * before / workers
+        if rows * plan.facts.row_bytes[relation] <= plan.facts.broadcast_limit and copying < sent / workers:
+            broadcast.add(relation)
+            cost += copying
+            shipped += rows * workers
+        else:
+            placed_by = by
+            cost += sent / workers
+            shipped += sent
+    return replace(plan, pipeline=Pipeline(order, shipped, frozenset(broadcast), cost))
 
 
 def choose_cube(plan: MultiWay) -> MultiWay:
@@ -144,7 +142,18 @@ def choose_cube(plan: MultiWay) -> MultiWay:
     else:
         reason = f"as even as {next_.scheme}, and it ships no more"
     versus = plan.pipeline.cost / max(best.heaviest, 1e-9)
-    return replace(plan, chosen=best, reason=f"{reason}, {versus:.1f} x fewer rows a worker than two-way joins")
+    if versus > SAME:
+        reason += f", {versus:.1f} x fewer rows a worker than with two-way joins"
+    return replace(plan, chosen=best, reason=reason)
+
+
+def order_joins(plan: MultiWay) -> MultiWay:
+    """The order inside a cell, where copies of rows count; or that of the pipeline."""
+    assert plan.pipeline is not None
+    if plan.chosen is None:
+        return replace(plan, order=plan.pipeline.order)
+    arriving = plan.chosen.layout.shipped.tolist()
+    return replace(plan, order=Estimator(plan.query, plan.groups).order(arriving, plan.workers))
 
 
 def check(plan: MultiWay) -> MultiWay:
@@ -161,9 +170,9 @@ def check(plan: MultiWay) -> MultiWay:
 MULTI_RULES: tuple[Callable[[MultiWay], MultiWay], ...] = (
     permit,  # first, because it needs nothing but the request
     fit_cubes,  # before choose_cube, because a choice compares predictions
-    order_joins,  # before weigh_pipeline, because results between joins depend on their order
-    weigh_pipeline,
-    choose_cube,
+    weigh_pipeline,  # before choose_cube, because it is one of the choices
+    choose_cube,  # before order_joins, because a cell streams the relation of which most copies arrive
+    order_joins,
     check,  # last and changes nothing: refuses a plan that could not be run
 )
 

@@ -15,8 +15,11 @@ from evenkeel.spark.multi_exchange import hashed
 from evenkeel.stats import KeyGroups
 from evenkeel.types import Int64
 
-SAMPLE_ROWS = 200_000
+SAMPLE_ROWS = 100_000
 READ_WHOLE = 2 * SAMPLE_ROWS
+"""Rows of a relation that are not worth sampling."""
+MOST_ROWS = 1_000_000
+"""Rows of a relation that the driver receives at the most, should Spark's estimate of its size be far off."""
 SEED = 20150531
 AT_ONCE = 4
 """Relations that are sampled at a time."""
@@ -39,14 +42,21 @@ def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
     if not attributes:
         return KeyGroups.even(float(df.count()), attributes)
     size = size_in_bytes(explained)
-    if size is not None and size / row_bytes(df.schema) <= READ_WHOLE:
-        all_of_it = _collect(keys.limit(READ_WHOLE + 1))
-        if len(all_of_it) <= READ_WHOLE:
-            return KeyGroups.from_sample(float(len(all_of_it)), attributes, all_of_it)
+    if size is not None:
+        rate = SAMPLE_ROWS / max(1.0, size / row_bytes(df.schema))
+        if rate >= 0.5:
+            found = _collect(keys.limit(MOST_ROWS + 1))
+            if len(found) <= MOST_ROWS:
+                return KeyGroups.from_sample(float(len(found)), attributes, found)
+        else:
+            found = _collect(keys.sample(fraction=rate, seed=SEED).limit(MOST_ROWS + 1))
+            if SAMPLE_ROWS / 4 <= len(found) <= MOST_ROWS:
+                return KeyGroups.from_sample(len(found) / rate, attributes, found, rate)
+    # Spark's estimate is missing, or far off
     rows = df.count()
     rate = min(1.0, SAMPLE_ROWS / max(1, rows))
-    sampled = _collect(keys if rate >= 1.0 else keys.sample(fraction=rate, seed=SEED))
-    return KeyGroups.from_sample(float(rows), attributes, sampled, rate)
+    found = _collect(keys if rate >= 1.0 else keys.sample(fraction=rate, seed=SEED))
+    return KeyGroups.from_sample(float(rows), attributes, found, rate)
 
 
 def _collect(keys: DataFrame) -> Int64:
@@ -57,10 +67,13 @@ def _collect(keys: DataFrame) -> Int64:
 def value_labels(bound: BoundQuery, relation: int) -> dict[int, dict[int, str]]:
     """Values of the first rows as text, by attribute and hash: a hot value is among them."""
     attributes = bound.query.of(relation)
+    if not attributes:
+        return {}
     columns = []
     for j, (a, key) in enumerate(zip(attributes, hashed(bound, relation), strict=True)):
         column = bound.query.attributes[a].columns[relation]
-        columns += [F.expr(key).alias(f"h{j}"), F.expr(f"left(cast(`{column}` as string), 40)").alias(f"v{j}")]
+        text = f"coalesce(left(cast(`{column}` as string), 40), 'NULL')"
+        columns += [F.expr(key).alias(f"h{j}"), F.expr(text).alias(f"v{j}")]
     table = bound.frames[relation].select(*columns).limit(NAMED_FROM).toArrow()
     return {
         a: {h: str(v) for h, v in zip(table[f"h{j}"].to_pylist(), table[f"v{j}"].to_pylist(), strict=True)}

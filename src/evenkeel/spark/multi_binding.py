@@ -5,6 +5,7 @@ Everything that can be wrong with a request is found here or while parsing, befo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -193,6 +194,8 @@ def _attributes(
 def _plain(sql: str) -> str:
     """A column's name without its quotes; any other expression as it is."""
     name = sql.strip()
+    while name[:1] == "(" and name[-1:] == ")" and name.count("(") == 1:
+        name = name[1:-1].strip()
     return name[1:-1] if name[:1] == name[-1:] == "`" and "`" not in name[1:-1] else sql
 
 
@@ -210,7 +213,8 @@ def _shown(relation: int, column: str, relations: Relations, texts: list[str]) -
         if bound_in(relation, j) == column:
             return f"{name}.{c}"
     sides = [s.strip() for text in texts for s in text.replace("<=>", "=").split("=")]
-    return next((s for s in sides if f"{name.lower()}." in s.lower()), f"{name}.(…)")
+    mine = re.compile(rf"(?<!\w)`?{re.escape(name)}`?\.", re.IGNORECASE)
+    return next((s for s in sides if mine.search(s)), f"{name}.(…)")
 
 
 def _compared(

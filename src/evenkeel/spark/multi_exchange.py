@@ -50,7 +50,10 @@ def routed(bound: BoundQuery, relation: int, layout: CubeLayout, stable: bool) -
     cells = route.cells.format(*keys, row=row)
     if not route.single:
         cells = f"explode_outer({cells})"
-    return df.select(*kept, F.expr(cells).alias(cell_of(relation)))
+        df = df.select(*kept, F.expr(cells).alias("_copy"))
+        cells = "_copy"
+    # It cannot be NULL; said so, Spark infers no filter that would work out every cell twice.
+    return df.select(*kept, F.expr(f"coalesce({cells}, 0)").alias(cell_of(relation)))
 
 
 def exchanged(df: DataFrame, relation: int, layout: CubeLayout) -> DataFrame:

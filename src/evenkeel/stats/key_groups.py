@@ -51,36 +51,32 @@ class KeyGroups:
     def from_sample(cls, rows: float, attributes: tuple[int, ...], hashes: Int64, fraction: float = 1.0) -> KeyGroups:
         """Group a sample of the relation's rows, of which there are `rows` in all."""
         size: Precision = Exact(rows) if fraction >= 1.0 else Inexact(rows)
-        n = len(hashes)
-        known = np.zeros(hashes.shape, dtype=bool)
+        n, width = hashes.shape
+        code = np.zeros(n, dtype=np.int64)
+        listed: list[tuple[Int64, Int64]] = []
         distinct = {}
         for j, attribute in enumerate(attributes):
-            _, inverse, counts = np.unique(hashes[:, j], return_inverse=True, return_counts=True)
+            values, inverse, counts = np.unique(hashes[:, j], return_inverse=True, return_counts=True)
             stands_out = counts >= SEEN_ENOUGH
             if stands_out.sum() > MOST_KNOWN:
                 stands_out = np.zeros(len(counts), dtype=bool)
                 stands_out[np.argsort(-counts, kind="stable")[:MOST_KNOWN]] = True
-            known[:, j] = stands_out[inverse]
+            # 0 for all light values, then the known ones: a digit of the group's number
+            digit = np.where(stands_out, np.cumsum(stands_out), 0)[inverse]
+            places, code = np.unique(code * (int(stands_out.sum()) + 1) + digit, return_inverse=True)
+            listed.append((values[stands_out], places % (int(stands_out.sum()) + 1)))
+            listed[:-1] = [(v, d[places // (int(stands_out.sum()) + 1)]) for v, d in listed[:-1]]
             light = float((~stands_out).sum())
-            distinct[attribute] = light if fraction >= 1.0 else unseen_included(light, float(n - known[:, j].sum()))
-        if not n:
-            none = np.zeros((0, len(attributes)))
-            return cls(size, attributes, none.astype(np.int64), none.astype(bool), np.zeros(0), distinct, fraction)
-        keys = np.where(known, hashes, 0)
-        if not attributes:
-            return cls(size, attributes, keys[:1], known[:1], np.array([float(rows)]), distinct, fraction)
-        both = np.concatenate([keys, known.astype(np.int64)], axis=1)
-        groups, counts = np.unique(both, axis=0, return_counts=True)
-        width = len(attributes)
-        return cls(
-            size,
-            attributes,
-            np.ascontiguousarray(groups[:, :width]),
-            groups[:, width:].astype(bool),
-            np.asarray(counts * (float(rows) / n), dtype=np.float64),
-            distinct,
-            fraction,
-        )
+            unseen = float((digit == 0).sum())
+            distinct[attribute] = light if fraction >= 1.0 else unseen_included(light, unseen)
+        groups = int(code.max()) + 1 if n else 0
+        keys = np.zeros((groups, width), dtype=np.int64)
+        known = np.zeros((groups, width), dtype=bool)
+        for j, (values, digits) in enumerate(listed):
+            known[:, j] = digits > 0
+            keys[known[:, j], j] = values[digits[known[:, j]] - 1]
+        counts = np.bincount(code, minlength=groups) * (float(rows) / max(1, n))
+        return cls(size, attributes, keys, known, counts.astype(np.float64), distinct, fraction)
 
     @cached_property
     def total(self) -> float:
@@ -112,7 +108,8 @@ class KeyGroups:
             return 0.0
         counts = self.values(attribute)[1]
         least = self.light_rows(attribute) / float(counts[-1]) if len(counts) else 1.0
-        return max(1.0, least, self.distinct.get(attribute, self.light_rows(attribute)))
+        rows = self.light_rows(attribute)
+        return max(1.0, least, min(rows, self.distinct.get(attribute, rows)))
 
     def top_share(self, attribute: int) -> float:
         """The part of the rows that hold the most frequent value."""
@@ -124,11 +121,17 @@ class KeyGroups:
         return max(float(counts[0]) if len(counts) else 0.0, rarest) / self.total
 
     def where(self, attribute: int, values: Int64, inside: bool) -> KeyGroups:
-        """The rows whose attribute has one of these values, or none of them."""
+        """The rows whose attribute has one of these values, or none; a value not known has the rows of a light one."""
         j = self.column(attribute)
-        hit = self.known[:, j] & np.isin(self.keys[:, j], values)
-        keep = hit if inside else ~hit
-        return replace(self, keys=self.keys[keep], known=self.known[keep], counts=self.counts[keep])
+        light = ~self.known[:, j]
+        hit = ~light & np.isin(self.keys[:, j], values)
+        unknown = len(values) - len(np.intersect1d(values, self.values(attribute)[0]))
+        part = min(1.0, unknown / self.light_values(attribute)) if light.any() and unknown else 0.0
+        weight = np.where(light, part, hit)
+        weight = weight if inside else 1.0 - weight
+        keep = weight > 0
+        counts = self.counts[keep] * weight[keep]
+        return replace(self, keys=self.keys[keep], known=self.known[keep], counts=counts)
 
     def label(self, attribute: int, key: int) -> str:
         return self.labels.get(attribute, {}).get(int(key), f"hash {int(key)}")
@@ -144,9 +147,10 @@ def matches(one: KeyGroups, two: KeyGroups, attribute: int) -> float:
 
 
 def _counts_of(groups: KeyGroups, attribute: int, keys: Int64) -> Float64:
-    """The rows of each value; a value that is not known has as many as a light one."""
+    """The rows of each value; a value that is not known has as many as a light one, if there are so many of those."""
     known, counts = groups.values(attribute)
-    light = groups.light_rows(attribute) / max(1.0, groups.light_values(attribute))
+    missing = len(keys) - len(np.intersect1d(keys, known))
+    light = groups.light_rows(attribute) / max(1.0, groups.light_values(attribute), float(missing))
     if not len(known):
         return np.full(len(keys), light)
     order = np.argsort(known)

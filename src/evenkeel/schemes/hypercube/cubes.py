@@ -82,12 +82,12 @@ class CubeFitter:
         cells = int(np.prod(shares, dtype=np.int64))
         return Cube(used, sharing.load(shares), sharing.shipped(shares), cells)
 
-    def ladder(self, spread: frozenset[int], most: int) -> list[tuple[int, float, float]]:
+    def ladder(self, renamed: Renamed, spread: frozenset[int], most: int) -> list[tuple[int, float, float]]:
         """(cells, load, shipped) of growing cubes up to `most` cells: how a load falls, at a fraction of a fit's cost.
 
         Each step grows the dimension that lightens the heaviest cell most for the cells it adds.
         """
-        dims, sharing = self._sharing(frozenset(), spread, as_if_even=False)
+        dims, sharing = self._sharing(renamed, spread, as_if_even=False)
         rows, shares = sharing.rows.copy(), [1] * len(dims)
         steps = [(1, float(rows.sum()), float(rows.sum()))]
         inside = [np.array([d in mine for mine in sharing.dims]) for d in range(len(dims))]

@@ -99,6 +99,8 @@ class CubeLayout:
     predicted: LoadReport
     shipped: Float64
     """Rows of every relation that all cells receive, as predicted."""
+    largest: Float64
+    """Rows of every relation in the region that receives most of it, as predicted."""
 
     def blocks_of(self, relation: int, pattern: Sequence[int]) -> list[Block]:
         """The blocks that agree with the values of a row; `pattern` is in the order of its attributes."""
@@ -208,25 +210,25 @@ def lay_out(
 
     `place` gives the region of every cell from the loads of all; by default they are numbered through.
     """
-    loads, shipped = [], np.zeros(len(groups))
-    for pattern, dimensions in shapes:
-        load = np.zeros(tuple(d.share for d in dimensions))
+    sizes = [int(np.prod([d.share for d in dimensions], dtype=np.int64)) for _, dimensions in shapes]
+    by_relation = np.zeros((len(groups), sum(sizes)))
+    at = 0
+    for (pattern, dimensions), size in zip(shapes, sizes, strict=True):
         for i, g in enumerate(groups):
-            rows = cell_rows(i, in_pattern(g, pattern, heavy), dimensions)
-            shipped[i] += rows.sum()
-            load += rows
-        loads.append(load.ravel())
-    every = np.concatenate(loads)
+            by_relation[i, at : at + size] = cell_rows(i, in_pattern(g, pattern, heavy), dimensions).ravel()
+        at += size
+    every = by_relation.sum(axis=0)
     regions = np.arange(len(every)) if place is None else place(every)
     numbers = _number(regions, workers)
     blocks, at = [], 0
-    for (pattern, dimensions), load in zip(shapes, loads, strict=True):
-        blocks.append(Block(pattern, dimensions, numbers[at : at + len(load)]))
-        at += len(load)
+    for (pattern, dimensions), size in zip(shapes, sizes, strict=True):
+        blocks.append(Block(pattern, dimensions, numbers[at : at + size]))
+        at += size
     rows_in = np.bincount(regions, every, workers).astype(np.float64)
     total = float(sum(g.total for g in groups))
     report = LoadReport(rows_in, np.zeros(workers), total, None, "predicted")
-    return CubeLayout(workers, attributes, heavy, tuple(blocks), report, shipped)
+    largest = np.array([np.bincount(regions, rows, workers).max() for rows in by_relation])
+    return CubeLayout(workers, attributes, heavy, tuple(blocks), report, by_relation.sum(axis=1), largest)
 
 
 def _number(regions: Int64, workers: int) -> Int64:

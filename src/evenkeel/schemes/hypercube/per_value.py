@@ -38,7 +38,7 @@ CEILINGS = 48
 """Ceilings that are tried, from a part of an even region up to the best heaviest region so far."""
 GAIN = 0.98
 
-PATIENCE = 3
+PATIENCE = 4
 """Sets that may bring nothing before the search ends."""
 
 Pattern = tuple[int, ...]
@@ -50,8 +50,7 @@ class PerValueCube:
 
     def fit(self, problem: CubeProblem) -> CubeLayout:
         attributes = attributes_of(problem)
-        fitter = CubeFitter(problem.groups, attributes, problem.workers)
-        best = one_cube(problem, best_cube(fitter, problem.groups, problem.workers))
+        best = one_cube(problem, best_cube(problem))
         worse = 0
         for heavy in heavy_sets(problem):
             layout = with_heavy_values(problem, attributes, heavy, _heaviest(best))
@@ -68,29 +67,41 @@ def _heaviest(layout: CubeLayout) -> float:
 
 
 def heavy_sets(problem: CubeProblem) -> list[tuple[Int64, ...]]:
-    """Growing sets of heavy values, by the most rows that a relation has of them."""
-    rows: dict[tuple[int, int], float] = {}
+    """Growing sets of heavy values, by the most rows that a relation has of them beside those chosen before.
+
+    So a supplier is not heavy merely because one of its parts is.
+    """
     least = WORTH_A_BLOCK * problem.input_rows / problem.workers
-    for groups in problem.groups:
-        for a in groups.attributes:
-            keys, counts = groups.values(a)
-            for key, count in zip(keys[counts >= least].tolist(), counts[counts >= least].tolist(), strict=True):
-                rows[a, key] = max(rows.get((a, key), 0.0), count)
-    ranked = sorted(rows, key=lambda v: (-rows[v], v))
+    chosen: list[tuple[int, int]] = []
     sets: list[tuple[Int64, ...]] = []
+    groups = list(problem.groups)
     for step in STEPS:
-        chosen = ranked[:step]
+        more = _heaviest_values(groups, least)[: step - len(chosen)]
+        if not more:
+            break
+        chosen += more
         heavy = tuple(
             np.array([k for a, k in chosen if a == attribute], dtype=np.int64)
             for attribute in range(len(problem.query.attributes))
         )
         if np.prod([len(h) + 1 for h in heavy]) > MOST_PATTERNS:
             break
-        if chosen:
-            sets.append(heavy)
-        if step >= len(ranked):
-            break
+        sets.append(heavy)
+        for a, key in more:
+            value = np.array([key])
+            groups = [g.where(a, value, inside=False) if a in g.attributes else g for g in groups]
     return sets
+
+
+def _heaviest_values(groups: list[KeyGroups], least: float) -> list[tuple[int, int]]:
+    """(attribute, value) by the most rows that a relation has of it."""
+    rows: dict[tuple[int, int], float] = {}
+    for g in groups:
+        for a in g.attributes:
+            keys, counts = g.values(a)
+            for key, count in zip(keys[counts >= least].tolist(), counts[counts >= least].tolist(), strict=True):
+                rows[a, key] = max(rows.get((a, key), 0.0), count)
+    return sorted(rows, key=lambda v: (-rows[v], v))
 
 
 class _BlockFitter:
@@ -106,7 +117,7 @@ class _BlockFitter:
         rows = float(sum(g.total for g in groups))
         self.ladder = [(1, rows, rows)]
         if rows > least and all(g.total > 0 for g in groups):
-            self.ladder = self._fitter.ladder(self._spread, problem.workers)
+            self.ladder = self._fitter.ladder(frozenset(), self._spread, problem.workers)
 
     def below(self, ceiling: float) -> tuple[int, float, float]:
         """The step of fewest cells whose load is not above the ceiling, or the lightest there is."""
@@ -120,7 +131,7 @@ class _BlockFitter:
 def with_heavy_values(
     problem: CubeProblem, attributes: tuple[tuple[int, ...], ...], heavy: tuple[Int64, ...], most: float
 ) -> CubeLayout:
-    """A block for every pattern of these values, under the ceiling up to `most` that is best for the heaviest region."""
+    """A block for every pattern of these values, under the best ceiling for the cells up to `most`."""
     patterns = list(product(*(range(len(h) + 1) for h in heavy)))
     even = max(1.0, problem.input_rows / problem.workers)
     blocks = [_BlockFitter(problem, p, heavy, WORTH_A_BLOCK * even) for p in patterns]
