@@ -95,7 +95,8 @@ def permit(plan: MultiWay) -> MultiWay:
 def fit_cubes(plan: MultiWay) -> MultiWay:
     """Fit what was asked for, or with `auto` every cube."""
     names = [c.name for c in CUBES] if plan.requested == "auto" else [plan.requested]
-    found = tuple(CubeCandidate(name, cube_named(name).fit(plan.problem)) for name in names)
+    problem = plan.problem
+    found = tuple(CubeCandidate(name, cube_named(name).fit(problem)) for name in names)
     return replace(plan, candidates=found)
 
 

@@ -78,18 +78,17 @@ class CubeFitter:
         """The best parts when `renamed` are not hashed by and the relations in `spread` have a dimension of rows."""
         dims, sharing = self._sharing(renamed, spread, as_if_even)
         shares = best_shares(sharing, workers)
-        used = tuple(Dimension(a, rel, p) for (a, rel), p in zip(dims, shares, strict=True) if p > 1)
         cells = int(np.prod(shares, dtype=np.int64))
-        return Cube(used, sharing.load(shares), sharing.shipped(shares), cells)
+        return Cube(_used(dims, shares), sharing.load(shares), sharing.shipped(shares), cells)
 
-    def ladder(self, renamed: Renamed, spread: frozenset[int], most: int) -> list[tuple[int, float, float]]:
-        """(cells, load, shipped) of growing cubes up to `most` cells: how a load falls, at a fraction of a fit's cost.
+    def ladder(self, renamed: Renamed, spread: frozenset[int], most: int) -> list[Cube]:
+        """Growing cubes up to `most` cells: how the load falls, at a fraction of a fit's cost.
 
         Each step grows the dimension that lightens the heaviest cell most for the cells it adds.
         """
         dims, sharing = self._sharing(renamed, spread, as_if_even=False)
         rows, shares = sharing.rows.copy(), [1] * len(dims)
-        steps = [(1, float(rows.sum()), float(rows.sum()))]
+        steps = [Cube((), float(rows.sum()), float(rows.sum()), 1)]
         inside = [np.array([d in mine for mine in sharing.dims]) for d in range(len(dims))]
         while True:
             best: tuple[float, int, int, Float64] | None = None
@@ -109,7 +108,7 @@ class CubeFitter:
                 return steps
             _, d, shares[d], rows = best
             cells = int(np.prod(shares, dtype=np.int64))
-            steps.append((cells, float(rows.sum()), sharing.shipped(shares)))
+            steps.append(Cube(_used(dims, shares), float(rows.sum()), sharing.shipped(shares), cells))
 
     def _sharing(
         self, renamed: Renamed, spread: frozenset[int], as_if_even: bool
@@ -129,6 +128,10 @@ class CubeFitter:
                 if a != ROW:
                     tables.update({(i, d): self.table(i, a) for i in hashed})
         return dims, Sharing(np.array([g.total for g in self.groups]), of, len(dims), tables)
+
+
+def _used(dims: list[tuple[int, frozenset[int]]], shares: Sequence[int]) -> tuple[Dimension, ...]:
+    return tuple(Dimension(a, rel, p) for (a, rel), p in zip(dims, shares, strict=True) if p > 1)
 
 
 def heaviest_bins(groups: KeyGroups, attribute: int, workers: int) -> Float64:

@@ -63,7 +63,7 @@ def _renamings(fitter: CubeFitter, workers: int) -> list[Renamed]:
 
     def load(renamed: Renamed) -> float:
         if renamed not in loads:
-            loads[renamed] = fitter.ladder(renamed, fitter.bare, workers)[-1][1]
+            loads[renamed] = fitter.ladder(renamed, fitter.bare, workers)[-1].load
         return loads[renamed]
 
     found: list[Renamed] = []

@@ -201,9 +201,8 @@ def _longs(values: Int64) -> str:
 def lay_out(
     workers: int,
     attributes: tuple[tuple[int, ...], ...],
-    heavy: tuple[Int64, ...],
     shapes: Sequence[tuple[tuple[int, ...], tuple[Dimension, ...]]],
-    groups: tuple[KeyGroups, ...],
+    rows: PatternRows,
     place: Callable[[Float64], Int64] | None = None,
 ) -> CubeLayout:
     """Number the cells of all blocks and predict the rows of every region.
@@ -211,11 +210,12 @@ def lay_out(
     `place` gives the region of every cell from the loads of all; by default they are numbered through.
     """
     sizes = [int(np.prod([d.share for d in dimensions], dtype=np.int64)) for _, dimensions in shapes]
+    groups, heavy = rows.groups, rows.heavy
     by_relation = np.zeros((len(groups), sum(sizes)))
     at = 0
     for (pattern, dimensions), size in zip(shapes, sizes, strict=True):
-        for i, g in enumerate(groups):
-            by_relation[i, at : at + size] = cell_rows(i, in_pattern(g, pattern, heavy), dimensions).ravel()
+        for i in range(len(groups)):
+            by_relation[i, at : at + size] = cell_rows(i, rows.of(i, pattern), dimensions).ravel()
         at += size
     every = by_relation.sum(axis=0)
     regions = np.arange(len(every)) if place is None else place(every)
@@ -239,6 +239,22 @@ def _number(regions: Int64, workers: int) -> Int64:
     numbers = np.empty(len(regions), dtype=np.int64)
     numbers[order] = ordered + workers * (np.arange(len(regions)) - first)
     return numbers
+
+
+class PatternRows:
+    """The rows of every relation by pattern; blocks that differ in attributes it does not have share them."""
+
+    def __init__(self, groups: tuple[KeyGroups, ...], heavy: tuple[Int64, ...]) -> None:
+        self.groups = groups
+        self.heavy = heavy
+        self._found: dict[tuple[int, tuple[int, ...]], KeyGroups] = {}
+
+    def of(self, relation: int, pattern: Sequence[int]) -> KeyGroups:
+        groups = self.groups[relation]
+        key = relation, tuple(pattern[a] for a in groups.attributes)
+        if key not in self._found:
+            self._found[key] = in_pattern(groups, pattern, self.heavy)
+        return self._found[key]
 
 
 def in_pattern(groups: KeyGroups, pattern: Sequence[int], heavy: tuple[Int64, ...]) -> KeyGroups:

@@ -9,7 +9,7 @@
 A row goes to the blocks whose pattern agrees with its own values: copies are made only for heavy values of attributes
 it does not have. So a hot value costs what it weighs, and no relation is copied because one value of another is hot.
 No heavy values at all gives the Hybrid-Hypercube, which is among the candidates.
-Cost: a fit of shares for each block and size that is tried.
+Cost: a ladder of cubes for each block that is worth one, for each set of heavy values that is tried.
 Source: goes beyond the Squall thesis, which names it as future work (section 5.2 treats an attribute as a whole); the
 residual queries are those of Beame, Koutris and Suciu, "Skew in parallel query processing".
 """
@@ -24,12 +24,12 @@ import numpy as np
 from evenkeel.schemes.hypercube.base import CubeProblem
 from evenkeel.schemes.hypercube.cubes import Cube, CubeFitter
 from evenkeel.schemes.hypercube.hybrid import best_cube
-from evenkeel.schemes.hypercube.layout import CubeLayout, Dimension, in_pattern, lay_out
+from evenkeel.schemes.hypercube.layout import CubeLayout, Dimension, PatternRows, lay_out
 from evenkeel.schemes.hypercube.single import attributes_of, one_cube
 from evenkeel.stats import KeyGroups
 from evenkeel.types import Float64, Int64
 
-MOST_PATTERNS = 128
+MOST_PATTERNS = 64
 WORTH_A_BLOCK = 0.25
 """A value is heavy when it has this part of the rows of an even region."""
 STEPS = (1, 2, 4, 8, 16, 32, 64)
@@ -107,25 +107,20 @@ def _heaviest_values(groups: list[KeyGroups], least: float) -> list[tuple[int, i
 class _BlockFitter:
     """The cubes of one block for any number of cells."""
 
-    def __init__(self, problem: CubeProblem, pattern: Pattern, heavy: tuple[Int64, ...], least: float) -> None:
-        groups: list[KeyGroups] = [in_pattern(g, pattern, heavy) for g in problem.groups]
+    def __init__(self, problem: CubeProblem, pattern: Pattern, rows: PatternRows, least: float) -> None:
+        groups: list[KeyGroups] = [rows.of(i, pattern) for i in problem.query.relations]
         light = [tuple(a for a in g.attributes if not pattern[a]) for g in problem.groups]
-        self._spread = frozenset(
-            i for i, g in enumerate(problem.groups) if len(light[i]) < len(g.attributes) or not light[i]
-        )
-        self._fitter = CubeFitter(groups, light, problem.workers)
-        rows = float(sum(g.total for g in groups))
-        self.ladder = [(1, rows, rows)]
-        if rows > least and all(g.total > 0 for g in groups):
-            self.ladder = self._fitter.ladder(frozenset(), self._spread, problem.workers)
+        total = float(sum(g.total for g in groups))
+        self.ladder = [Cube((), total, total, 1)]
+        if total > least and all(g.total > 0 for g in groups):
+            spread = frozenset(
+                i for i, g in enumerate(problem.groups) if len(light[i]) < len(g.attributes) or not light[i]
+            )
+            self.ladder = CubeFitter(groups, light, problem.workers).ladder(frozenset(), spread, problem.workers)
 
-    def below(self, ceiling: float) -> tuple[int, float, float]:
-        """The step of fewest cells whose load is not above the ceiling, or the lightest there is."""
-        return next((s for s in self.ladder if s[1] <= ceiling), self.ladder[-1])
-
-    def cube(self, cells: int) -> Cube:
-        rows = self.ladder[0][1]
-        return self._fitter.fit(frozenset(), self._spread, cells) if cells > 1 else Cube((), rows, rows, 1)
+    def below(self, ceiling: float) -> Cube:
+        """The cube of fewest cells whose load is not above the ceiling, or the lightest there is."""
+        return next((c for c in self.ladder if c.load <= ceiling), self.ladder[-1])
 
 
 def with_heavy_values(
@@ -134,22 +129,21 @@ def with_heavy_values(
     """A block for every pattern of these values, under the best ceiling for the cells up to `most`."""
     patterns = list(product(*(range(len(h) + 1) for h in heavy)))
     even = max(1.0, problem.input_rows / problem.workers)
-    blocks = [_BlockFitter(problem, p, heavy, WORTH_A_BLOCK * even) for p in patterns]
+    rows = PatternRows(problem.groups, heavy)
+    blocks = [_BlockFitter(problem, p, rows, WORTH_A_BLOCK * even) for p in patterns]
     ceiling = _best_ceiling(blocks, problem.workers, WORTH_A_BLOCK * even, most)
     shapes: list[tuple[Pattern, tuple[Dimension, ...]]] = [
-        (p, b.cube(b.below(ceiling)[0]).dimensions) for p, b in zip(patterns, blocks, strict=True)
+        (p, b.below(ceiling).dimensions) for p, b in zip(patterns, blocks, strict=True)
     ]
-    return lay_out(
-        problem.workers, attributes, heavy, shapes, problem.groups, lambda loads: pack(loads, problem.workers)
-    )
+    return lay_out(problem.workers, attributes, shapes, rows, lambda loads: pack(loads, problem.workers))
 
 
 def _best_ceiling(blocks: list[_BlockFitter], workers: int, low: float, high: float) -> float:
     """The ceiling under which the heaviest region is lightest: no lighter than its heaviest cell, nor than the mean."""
     best = float("inf"), 0.0
     for ceiling in np.geomspace(low, max(low, high), CEILINGS):
-        steps = [b.below(float(ceiling)) for b in blocks]
-        heaviest = max(max(s[1] for s in steps), sum(s[0] * s[1] for s in steps) / workers)
+        cubes = [b.below(float(ceiling)) for b in blocks]
+        heaviest = max(max(c.load for c in cubes), sum(c.cells * c.load for c in cubes) / workers)
         best = min(best, (heaviest, float(ceiling)))
     return best[1]
 

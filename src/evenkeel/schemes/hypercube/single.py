@@ -6,7 +6,7 @@ import numpy as np
 
 from evenkeel.schemes.hypercube.base import CubeProblem
 from evenkeel.schemes.hypercube.cubes import Cube
-from evenkeel.schemes.hypercube.layout import CubeLayout, lay_out
+from evenkeel.schemes.hypercube.layout import CubeLayout, PatternRows, lay_out
 from evenkeel.types import Int64
 
 
@@ -21,4 +21,4 @@ def attributes_of(problem: CubeProblem) -> tuple[tuple[int, ...], ...]:
 def one_cube(problem: CubeProblem, cube: Cube) -> CubeLayout:
     light = tuple(0 for _ in problem.query.attributes)
     shapes = [(light, cube.dimensions)]
-    return lay_out(problem.workers, attributes_of(problem), no_heavy(problem), shapes, problem.groups)
+    return lay_out(problem.workers, attributes_of(problem), shapes, PatternRows(problem.groups, no_heavy(problem)))
