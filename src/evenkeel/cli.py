@@ -44,17 +44,13 @@ def join(
     memory: Memory = "4g",
 ) -> None:
     """Join two inputs and write the result."""
-    if format not in _FORMATS:
-        raise UnreadableInput.at(format, "it is not a format that can be written")
-    if out.exists() and not overwrite:
-        raise UnreadableInput.target_exists(str(out))
+    _check_target(out, format, overwrite)
     console = Console(stderr=True)
     with console.status("starting Spark") as status:
         plan = _plan(left, right, on, how, scheme, workers, memory, status)
         chosen = "left to Spark" if plan.native else plan.scheme
         status.update(f"joining ({chosen})")
-        writer = plan.execute().write.mode("overwrite").format(format)
-        (writer.option("header", True) if format == "csv" else writer).save(str(out))
+        _write(plan.execute(), out, format)
     console.print(f"[green]wrote[/] {out}  ({chosen}: {plan.tree.reason})")
 
 
@@ -74,6 +70,39 @@ def explain(
     print(text)
 
 
+@app.command("multi-join")
+def multi_join(
+    on: Annotated[str, typer.Option("--on", help="a condition over the inputs' names, or a column they all have")],
+    input: Annotated[list[str], typer.Option("--input", help="NAME=PATH, once for each input")],
+    out: Annotated[Path | None, typer.Option("--out", help="folder for the result; without it: explain")] = None,
+    scheme: Annotated[str, typer.Option("--scheme", help="auto, hash, random, hybrid, per_value")] = "auto",
+    workers: Workers = None,
+    format: Annotated[str, typer.Option("--format", help="parquet, csv or json")] = "parquet",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    cross: Annotated[bool, typer.Option("--cross", help="allow inputs that no condition connects")] = False,
+    memory: Memory = "4g",
+) -> None:
+    """Join several inputs in one shuffle, or say how that would be done."""
+    paths = dict(_named(text) for text in input)
+    if len(paths) < len(input):
+        raise UnreadableInput.at(", ".join(input), "two inputs have one name")
+    _check_target(out, format, overwrite)
+    console = Console(stderr=True)
+    with console.status("starting Spark") as status:
+        frames = dict(zip(paths, _read(list(paths.values()), memory), strict=True))
+        status.update("reading statistics")
+        import evenkeel as ek
+
+        plan = ek.plan_multi(frames, on, scheme=scheme, workers=workers, cross=cross)
+        if out is not None:
+            status.update(f"joining ({plan.scheme})")
+            _write(plan.execute(), out, format)
+    if out is None:
+        print(plan.explain())
+    else:
+        console.print(f"[green]wrote[/] {out}  ({plan.scheme}: {plan.tree.reason})")
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", help="folder for the data and the picture")] = Path("out"),
@@ -85,20 +114,45 @@ def demo(
     run(out, rows, Console())
 
 
-def _plan(
-    left: str, right: str, on: str | None, how: str, scheme: str, workers: int | None, memory: str, status: Any
-) -> Any:
-    import evenkeel as ek
+def _check_target(out: Path | None, format: str, overwrite: bool) -> None:
+    if format not in _FORMATS:
+        raise UnreadableInput.at(format, "it is not a format that can be written")
+    if out is not None and out.exists() and not overwrite:
+        raise UnreadableInput.target_exists(str(out))
+
+
+def _write(result: Any, out: Path, format: str) -> None:
+    writer = result.write.mode("overwrite").format(format)
+    (writer.option("header", True) if format == "csv" else writer).save(str(out))
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, sign, path = text.partition("=")
+    if not sign or not name.strip() or not path:
+        raise UnreadableInput.at(text, "an input is given as NAME=PATH, such as R=orders.parquet")
+    return name.strip(), path
+
+
+def _read(paths: list[str], memory: str) -> list[Any]:
     from evenkeel.spark.session import local_session
 
-    paths = [_format_of(p) for p in (left, right)]
+    kinds = [_format_of(p) for p in paths]
     spark = local_session("evenkeel", memory=memory)
     frames = []
-    for path, kind in zip((left, right), paths, strict=True):
+    for path, kind in zip(paths, kinds, strict=True):
         reader = spark.read.format(kind)
         if kind == "csv":
             reader = reader.option("header", True).option("inferSchema", True)
         frames.append(reader.load(path))
+    return frames
+
+
+def _plan(
+    left: str, right: str, on: str | None, how: str, scheme: str, workers: int | None, memory: str, status: Any
+) -> Any:
+    import evenkeel as ek
+
+    frames = _read([left, right], memory)
     status.update("reading statistics")
     names: str | list[str] | None = on
     if on is not None and "," in on and all(n.strip() in frames[0].columns for n in on.split(",")):

@@ -32,7 +32,7 @@ def test_an_executor_is_killed_while_its_map_outputs_are_read(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert [line for line in done.stdout.splitlines() if line.startswith("recovered")] == [
-        "recovered: inner", "recovered: full"
+        "recovered: inner", "recovered: full", "recovered: multi"
     ]  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
-        for how in ("inner", "full"):
+        for how in ("inner", "full", "multi"):
             lose_an_executor(spark, how)
             print(f"recovered: {how}", flush=True)
     finally:
@@ -64,13 +64,22 @@ def main() -> None:
 
 
 def lose_an_executor(spark, how):
+    from pyspark.sql import functions as F
+
     import evenkeel as ek
 
     left, right = grouped(spark, 10_000, "a", 0), grouped(spark, 8000, "b", 100)
-    plan = ek.plan(left, right, "k", how, scheme="heavy_light", workers=WORKERS)
-    assert not any(plan.tree.facts.stable_order.values())
-    assert all(plan.layout.replicates(side) for side in ("left", "right"))
-    expected = fingerprint(left.join(right, "k", how))
+    if how == "multi":
+        names = spark.range(40).select((F.col("id") % 20).alias("k"), "id")
+        plan = ek.plan_multi({"l": left, "r": right, "n": names}, "k", scheme="random", workers=WORKERS)
+        assert not any(plan.tree.facts.stable_order[:2])
+        assert all(plan.layout.uses_rows(i) for i in (0, 1))
+        expected = fingerprint(left.join(right, "k").join(names, "k"))
+    else:
+        plan = ek.plan(left, right, "k", how, scheme="heavy_light", workers=WORKERS)
+        assert not any(plan.tree.facts.stable_order.values())
+        assert all(plan.layout.replicates(side) for side in ("left", "right"))
+        expected = fingerprint(left.join(right, "k", how))
 
     before, result = executors(spark), []
     assert len(before) == 2

@@ -10,6 +10,7 @@ from tests.oracle import duck_join
 from typer.testing import CliRunner
 
 from evenkeel.cli import app, main
+from evenkeel.errors import UnreadableInput
 from evenkeel.testing import assert_same_rows
 
 RIGHT = pa.table({"id": [1, 1, 4], "name": ["ann", "amy", "eve"]})
@@ -66,3 +67,16 @@ def test_mistakes(spark, files, words, says, monkeypatch, capsys):
     assert stopped.value.code == 2
     said = capsys.readouterr().err
     assert says in said and "Hint:" in said and "Traceback" not in said
+
+
+def test_multi_join(spark, files):
+    out = files / "three"
+    words = ["multi-join", "--on", "R.user = S.id AND S.id = T.id"]
+    for name, path in (("R", "left.parquet"), ("S", "right.csv"), ("T", "right.json")):
+        words += ["--input", f"{name}={files / path}"]
+    said = run(*words, "--workers", "4")
+    assert said.exit_code == 0 and "chosen:" in said.output
+    assert run(*words, "--out", out).exit_code == 0
+    assert spark.read.parquet(str(out)).count() == 8  # two rows of user 1, two names for each, twice
+    with pytest.raises(UnreadableInput, match="NAME=PATH"):
+        run("multi-join", "--on", "id", "--input", "right.csv")

@@ -191,3 +191,17 @@ def test_the_relation_that_arrives_most_often_streams():
     groups = [KeyGroups.even(1000.0, (0,)), KeyGroups.even(900.0, (0,))]
     assert named(q, best(q, groups)) == "RS"
     assert named(q, best(q, groups, [1000.0, 1e6])) == "SR"
+
+
+def test_attributes_that_go_together_are_not_independent():
+    """A part has four suppliers: lines and offers agree in both or in neither, as in TPC-H."""
+    rng = np.random.default_rng(3)
+    part = rng.integers(0, 5000, 40_000)
+    lines = np.stack([part, part % 97 + 97 * rng.integers(0, 4, len(part))], axis=1)
+    offers = np.unique(lines, axis=0)
+    both = {0: "p", 1: "s"}
+    query = Query(("L", "O"), (Attribute("p", {0: "p", 1: "p"}), Attribute("s", {0: "s", 1: "s"})), text=str(both))
+    assert query.together(0) == {(0, 1)}
+    groups = [KeyGroups.from_sample(len(k), (0, 1), k, 1.0, query.together(0)) for k in (lines, offers)]
+    result = Estimator(query, groups).order([len(lines), len(offers)]).result
+    assert 0.9 * len(lines) < result < 1.1 * len(lines)

@@ -147,6 +147,11 @@ class Query:
     def relations(self) -> range:
         return range(len(self.names))
 
+    def together(self, relation: int) -> set[tuple[int, ...]]:
+        """Attributes that the relation shares with one other, where those are several."""
+        shared = (tuple(a for a in self.of(relation) if a in self.of(i)) for i in self.relations if i != relation)
+        return {several for several in shared if len(several) > 1}
+
     @property
     def cyclic(self) -> bool:
         """Whether the equalities close a cycle: ear by ear, an acyclic query can be taken apart (GYO reduction)."""

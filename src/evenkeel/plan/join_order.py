@@ -59,12 +59,22 @@ class Estimator:
     def extended(self, rows: float, joined: Sequence[int], relation: int) -> float:
         """The rows of a result once one more relation has joined it."""
         rows *= self.groups[relation].total
+        alone = 1.0
         for a in self.query.of(relation):
             partners = [i for i in joined if i in self.query.attributes[a].columns]
             if partners:
-                rows *= min(self.selectivity(i, relation, a) for i in partners)
+                alone *= min(self.selectivity(i, relation, a) for i in partners)
+        rows *= max(alone, *(self._together(i, relation) for i in joined))
         newly = newly_checkable(self.query.clauses, joined, relation)
         return float(rows * PASSES ** len(newly))
+
+    def _together(self, one: int, two: int) -> float:
+        """The part of all pairs that agree in all of several attributes, which are rarely independent."""
+        shared = tuple(a for a in self.query.of(two) if a in self.query.of(one))
+        values = [self.groups[i].together.get(shared, 0.0) for i in (one, two)]
+        if len(shared) < 2 or not min(values):
+            return 0.0
+        return min(1.0 / max(values), *(self.selectivity(one, two, a) for a in shared))
 
     def order(self, arriving: Sequence[float], regions: int = 1) -> JoinOrder:
         """The order of least work when so many rows of each relation arrive in all regions, copies included."""

@@ -37,7 +37,7 @@ def sample_keys(bound: BoundQuery, explained: tuple[str, ...]) -> tuple[tuple[Ke
 
 def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
     df = bound.frames[relation]
-    attributes = bound.query.of(relation)
+    attributes, together = bound.query.of(relation), bound.query.together(relation)
     keys = df.select(*(F.expr(k).alias(f"h{j}") for j, k in enumerate(hashed(bound, relation))), F.lit(0).alias("n"))
     if not attributes:
         return KeyGroups.even(float(df.count()), attributes)
@@ -47,16 +47,16 @@ def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
         if rate >= 0.5:
             found = _collect(keys.limit(MOST_ROWS + 1))
             if len(found) <= MOST_ROWS:
-                return KeyGroups.from_sample(float(len(found)), attributes, found)
+                return KeyGroups.from_sample(float(len(found)), attributes, found, 1.0, together)
         else:
             found = _collect(keys.sample(fraction=rate, seed=SEED).limit(MOST_ROWS + 1))
             if SAMPLE_ROWS / 4 <= len(found) <= MOST_ROWS:
-                return KeyGroups.from_sample(len(found) / rate, attributes, found, rate)
+                return KeyGroups.from_sample(len(found) / rate, attributes, found, rate, together)
     # Spark's estimate is missing, or far off
     rows = df.count()
     rate = min(1.0, SAMPLE_ROWS / max(1, rows))
     found = _collect(keys if rate >= 1.0 else keys.sample(fraction=rate, seed=SEED))
-    return KeyGroups.from_sample(float(rows), attributes, found, rate)
+    return KeyGroups.from_sample(float(rows), attributes, found, rate, together)
 
 
 def _collect(keys: DataFrame) -> Int64:

@@ -13,6 +13,7 @@ Everything here is an estimate that only cost rests on, unless all rows were rea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -38,6 +39,8 @@ class KeyGroups:
     """How many values the light rows of an attribute have."""
     fraction: float = 1.0
     """Which part of the rows was read."""
+    together: dict[tuple[int, ...], float] = field(default_factory=dict)
+    """How many combinations of values some attributes have."""
     labels: dict[int, dict[int, str]] = field(default_factory=dict)
     """Values as text, for people: attribute -> hash -> text."""
 
@@ -48,8 +51,18 @@ class KeyGroups:
         return cls(Exact(rows), attributes, none.astype(np.int64), none.astype(bool), np.array([float(rows)]))
 
     @classmethod
-    def from_sample(cls, rows: float, attributes: tuple[int, ...], hashes: Int64, fraction: float = 1.0) -> KeyGroups:
-        """Group a sample of the relation's rows, of which there are `rows` in all."""
+    def from_sample(
+        cls,
+        rows: float,
+        attributes: tuple[int, ...],
+        hashes: Int64,
+        fraction: float = 1.0,
+        together: Iterable[tuple[int, ...]] = (),
+    ) -> KeyGroups:
+        """Group a sample of the relation's rows, of which there are `rows` in all.
+
+        Combinations of values are counted for the attributes in `together`: those are rarely independent.
+        """
         size: Precision = Exact(rows) if fraction >= 1.0 else Inexact(rows)
         n, width = hashes.shape
         code = np.zeros(n, dtype=np.int64)
@@ -76,7 +89,14 @@ class KeyGroups:
             known[:, j] = digits > 0
             keys[known[:, j], j] = values[digits[known[:, j]] - 1]
         counts = np.bincount(code, minlength=groups) * (float(rows) / max(1, n))
-        return cls(size, attributes, keys, known, counts.astype(np.float64), distinct, fraction)
+        combined = {}
+        for several in together:
+            mixed = np.zeros(n, dtype=np.int64)
+            for a in several:
+                mixed = (mixed * 31 + hashes[:, attributes.index(a)]) * 2654435761
+            seen = float(len(np.unique(mixed)))
+            combined[several] = min(float(rows), seen if fraction >= 1.0 else unseen_included(seen, float(n)))
+        return cls(size, attributes, keys, known, counts.astype(np.float64), distinct, fraction, combined)
 
     @cached_property
     def total(self) -> float:
