@@ -285,6 +285,12 @@ class BrokenTable(EvenkeelError):
         )
 
     @classmethod
+    def changed_since(cls, path: str) -> EvenkeelError:
+        return cls._make(
+            f"The table '{path}' was written again after this DataFrame was made.", "make the DataFrame again."
+        )
+
+    @classmethod
     def file_missing(cls, path: str) -> EvenkeelError:
         return cls._make(
             f"The file '{path}' of a bucketed table is missing.",
@@ -330,7 +336,8 @@ class UnusableBuckets(EvenkeelError):
     @classmethod
     def size(cls, value: object) -> EvenkeelError:
         return cls._make(
-            f"bucket_size={value!r} is not a size.", "pass bytes as a positive integer, or text such as '256MB' or '1GB'."
+            f"bucket_size={value!r} is not a size.",
+            "pass bytes as a positive integer, or text such as '256MB' or '1GB'.",
         )
 
     @classmethod

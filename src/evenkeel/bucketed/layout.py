@@ -89,12 +89,13 @@ def choose_buckets(cells: Int64, row_bytes: float, bucket_size: int) -> int:
     size = cells.astype(np.float64) * row_bytes
     cold = np.minimum(size, bucket_size / 2).sum()
     wanted = max(1, math.ceil(cold / bucket_size))
-    return next((n for n in COUNTS if n >= wanted), COUNTS[-1])
+    return next((int(n) for n in COUNTS if n >= wanted), COUNTS[-1])
 
 
 def bucket_rows(cells: Int64, buckets: int) -> Int64:
     """Rows by bucket: cell c belongs to bucket c mod buckets, since the bucket count divides the cells."""
-    return cells.reshape(-1, buckets).sum(axis=0)
+    rows: Int64 = cells.reshape(-1, buckets).sum(axis=0)
+    return rows
 
 
 def plan_layout(

@@ -84,7 +84,7 @@ class Store:
         marker = self._text(MARKER)
         if marker is not None:
             raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", _who(marker))
-        if self.fs.get_file_info(self.where("")).type == pafs.FileType.NotFound:
+        if not self.exists(""):
             raise NotBucketed.missing(self.path)
         raise NotBucketed.foreign(self.path)
 
@@ -128,7 +128,7 @@ class Store:
         if self._text(MARKER) == mine:
             self.fs.delete_file(self.where(MARKER))
 
-    def list(self, folder: str) -> dict[str, int]:
+    def sizes(self, folder: str) -> dict[str, int]:
         """Names and sizes of the files in a folder of the table."""
         infos = self.fs.get_file_info(pafs.FileSelector(self.where(folder), allow_not_found=True))
         return {i.base_name: i.size for i in infos if i.type == pafs.FileType.File}
@@ -141,14 +141,17 @@ class Store:
         infos = self.fs.get_file_info(pafs.FileSelector(self.where(""), allow_not_found=True))
         return [i.base_name for i in infos]
 
+    def exists(self, name: str) -> bool:
+        return bool(self.fs.get_file_info(self.where(name)).type != pafs.FileType.NotFound)
+
     def drop(self, folder: str) -> None:
-        if self.fs.get_file_info(self.where(folder)).type != pafs.FileType.NotFound:
+        if self.exists(folder):
             self.fs.delete_dir(self.where(folder))
 
     def move(self, source: str, target: str) -> None:
         """Also when an earlier attempt got here first: then the source is gone and the target is there."""
-        if self.fs.get_file_info(self.where(source)).type == pafs.FileType.NotFound:
-            if self.fs.get_file_info(self.where(target)).type != pafs.FileType.NotFound:
+        if not self.exists(source):
+            if self.exists(target):
                 return
             raise BrokenTable.file_missing(self.where(source))
         self.fs.move(self.where(source), self.where(target))

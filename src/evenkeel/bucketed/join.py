@@ -1,0 +1,177 @@
+"""`ek.bucketed.join`: Spark's own merge where the layout allows it, the Arrow data source where shards meet."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+
+from evenkeel.bucketed import native
+from evenkeel.bucketed.columns import OutColumn, result_columns
+from evenkeel.bucketed.metadata import TableMeta
+from evenkeel.bucketed.pair import PairPlan
+from evenkeel.bucketed.source import PARALLELISM, Request, planned, register
+from evenkeel.bucketed.store import Store
+from evenkeel.errors import UnknownOption, UnusableBuckets
+from evenkeel.types import SIDES, How, Side, parse_how
+
+Path = str | os.PathLike[str]
+
+
+def join(
+    spark: SparkSession,
+    left: Path,
+    right: Path,
+    how: str = "inner",
+    *,
+    suffixes: tuple[str, str] = ("", "_r"),
+    columns: list[str] | None = None,
+) -> DataFrame:
+    """Join two bucketed tables by their keys without a shuffle; the result is a plain, lazy DataFrame.
+
+    how       inner, left, right, full, left_semi, left_anti, or a synonym that Spark knows
+    suffixes  for column names that both tables have; the key appears once, under the left table's name
+    columns   the columns of the result that are wanted; others are not read
+    """
+    return plan(spark, left, right, how, suffixes=suffixes, columns=columns).execute()
+
+
+def plan(
+    spark: SparkSession,
+    left: Path,
+    right: Path,
+    how: str = "inner",
+    *,
+    suffixes: tuple[str, str] = ("", "_r"),
+    columns: list[str] | None = None,
+) -> BucketJoinPlan:
+    """How `join` would go about it, from metadata alone."""
+    joined = parse_how(how)
+    if joined == "cross":
+        raise UnusableBuckets.cross()
+    if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2:
+        raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
+    stores: dict[Side, Store] = {"left": Store.at(left), "right": Store.at(right)}
+    metas = {s: stores[s].read_meta() for s in SIDES}
+    metas["left"].require_compatible(metas["right"], stores["left"].path, stores["right"].path)
+    wanted = None if columns is None else tuple(columns)
+    shown = result_columns(metas["left"], metas["right"], joined, (suffixes[0], suffixes[1]), wanted)
+    return BucketJoinPlan(spark, stores, metas, joined, (suffixes[0], suffixes[1]), shown)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BucketJoinPlan:
+    """A planned join: look at it with explain(), run it with execute()."""
+
+    spark: SparkSession
+    stores: dict[Side, Store]
+    metas: dict[Side, TableMeta]
+    how: How
+    suffixes: tuple[str, str]
+    columns: tuple[OutColumn, ...]
+
+    @cached_property
+    def _native(self) -> tuple[dict[Side, native.NativeSide], set[int]] | None:
+        """Both folders and the buckets that Spark merges itself."""
+        groups = native.native_groups(self.metas["left"], self.metas["right"])
+        if not groups or not native.can_run_here(self.spark):
+            return None
+        sides: dict[Side, native.NativeSide] = {}
+        for s in SIDES:
+            found = native.native_side(self.stores[s], self.metas[s])
+            if found is None:
+                return None
+            sides[s] = found
+        return sides, groups
+
+    @property
+    def native_buckets(self) -> int:
+        return len(self._native[1]) if self._native is not None else 0
+
+    @cached_property
+    def _hot(self) -> tuple[int, ...]:
+        """Groups of buckets that are merged in Arrow."""
+        count = self.pairs.common_factor
+        done = self._native[1] if self._native is not None else set()
+        busy = {t.group for t in self.pairs.tasks}
+        return tuple(g for g in range(count) if g not in done and g in busy)
+
+    @cached_property
+    def pairs(self) -> PairPlan:
+        """All tasks, as if nothing were left to Spark."""
+        return planned(self._request(None), self.metas)
+
+    def execute(self) -> DataFrame:
+        """The result, lazily."""
+        if self._native is None:
+            return self._arrow(None)
+        sides, _ = self._native
+        merged = native.native_join(self.spark, sides, self.how, self.columns, self._hot)
+        if merged is None:
+            return self._arrow(None)
+        if self._hot:
+            return self._arrow(self._hot).unionAll(merged)  # the hot ones first: they take longest
+        lone = native.null_rows(self.spark, self.stores, self.metas, self.how, self.columns)
+        return merged if lone is None else merged.unionAll(lone)
+
+    def _request(self, groups: tuple[int, ...] | None) -> Request:
+        generations = (self.metas["left"].generation, self.metas["right"].generation)
+        names = tuple(c.name for c in self.columns)
+        return Request(
+            self.stores["left"].path, self.stores["right"].path, self.how, names, self.suffixes,
+            _parallelism(self.spark), groups, generations, None,
+        )  # fmt: skip
+
+    def _arrow(self, groups: tuple[int, ...] | None) -> DataFrame:
+        register(self.spark)
+        asked = self._request(groups)
+        reader = self.spark.read.format("evenkeel").option("left", asked.left).option("right", str(asked.right))
+        reader = reader.option("how", asked.how).option("suffixes", json.dumps(asked.suffixes))
+        reader = reader.option("columns", json.dumps(asked.columns)).option("parallelism", str(asked.parallelism))
+        reader = reader.option("generations", json.dumps(asked.generations))
+        if groups is not None:
+            reader = reader.option("groups", json.dumps(groups))
+        return reader.load()
+
+    def explain(self) -> str:
+        """Pairs, tasks, who reads what twice, and what is left to Spark."""
+        left, right = self.metas["left"], self.metas["right"]
+        tasks = self.pairs.tasks
+        lines = [f"{self.how} join by buckets on ({', '.join(left.names)}), no shuffle"]
+        for s, m in zip(SIDES, (left, right), strict=True):
+            cut = f", {len(m.sharded)} of them sharded" if m.sharded else ""
+            lines.append(
+                f"  {s:5s}  {self.stores[s].path}: {m.rows:,} rows, {m.bytes:,} bytes, {m.buckets} buckets{cut}, "
+                f"{len(m.units)} shards"
+            )
+        lines.append(
+            f"  common factor {self.pairs.common_factor}: "
+            f"{left.buckets * right.buckets // self.pairs.common_factor} pairs of buckets"
+        )
+        if self._native is not None:
+            lines.append(f"  {self.native_buckets} buckets: Spark's own bucketed scan and merge, no exchange, no sort")
+        hot = set(self._hot)
+        arrow = [t for t in tasks if t.group in hot or self._native is None]
+        if arrow:
+            costs = [t.bytes for t in arrow]
+            part = PairPlan(tuple(arrow), (), self.pairs.common_factor, self.pairs.table_bytes)
+            kinds = {f"{t.drive} drives, {t.mode}" for t in arrow}
+            lines.append(
+                f"  {len(arrow)} tasks merged in Arrow ({'; '.join(sorted(kinds))}): {part.read_bytes:,} bytes read, "
+                f"{part.replicated_bytes:,} of them replicated"
+            )
+            lines.append(f"  longest task {max(costs):,} bytes, mean {sum(costs) / len(costs):,.0f}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.explain()
+
+
+def _parallelism(spark: SparkSession) -> int:
+    try:
+        return 2 * int(spark.sparkContext.defaultParallelism)
+    except Exception:  # a Connect session has no context and says so in several ways
+        return PARALLELISM
