@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from evenkeel.bucketed.layout import BucketLayout
-from evenkeel.bucketed.metadata import NULL_BUCKET, DataFile, TableMeta
+from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
 from evenkeel.bucketed.store import Store
 
-OURS = re.compile(r"(?:plain|shards|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
-_FOLDER = re.compile(r"(?:plain|shards|_staging)-[0-9a-f]{12}")
+OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
+_FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
 _STAGED = re.compile(r"part-(\d+)-.*\.parquet")
 HERE_BYTES = 256 << 20
 """Up to this much on this machine is summed up here; more of it, or a store, is left to Spark's tasks."""
@@ -21,20 +21,19 @@ _FIELDS = "path string, bucket int, shard int, rows long, bytes long, key_bytes 
 
 
 def place(
-    spark: SparkSession, store: Store, staging: str, run: str, made: TableMeta, layout: BucketLayout, append: bool
+    spark: SparkSession, store: Store, staging: str, run: str, made: TableMeta, layout: BucketLayout
 ) -> tuple[DataFile, ...]:
     """Move what was staged to where it stays. Only a commit makes it visible."""
     units = layout.units()
-    whole = {b for b, _ in units} - set(layout.shards) - {NULL_BUCKET} if not append else set()
     moves = []
     staged = store.sizes(staging)
     for name in sorted(staged):
         found = _STAGED.fullmatch(name)
         if found is not None:
             bucket, shard = units[int(found[1])]
-            target = f"{'plain' if bucket in whole else 'shards'}-{run}/{file_name(bucket, shard, run)}"
+            target = f"{folder_of(bucket, shard, run)}/{file_name(bucket, shard, run)}"
             moves.append((f"{staging}/{name}", target, bucket, shard))
-    for folder in {m[1].split("/")[0] for m in moves}:
+    for folder in {m[1].rsplit("/", 1)[0] for m in moves}:
         store.fs.create_dir(store.where(folder), recursive=True)
     if store.local and sum(staged.values()) <= HERE_BYTES:
         return _present([_place(store, s, t, b, n, made.names) for s, t, b, n in moves])
@@ -50,6 +49,11 @@ def place(
     listed = pa.table(dict(zip(names, map(list, zip(*moves, strict=True)), strict=True)))
     rows = spark.createDataFrame(listed).mapInArrow(each, _FIELDS).toArrow().to_pylist()
     return _present([DataFile(**row) for row in rows])
+
+
+def folder_of(bucket: int, shard: int, run: str) -> str:
+    """The first shards of all buckets together, the second ones together: each such layer is a bucketed table."""
+    return f"nulls-{run}" if bucket == NULL_BUCKET else f"data-{run}/{SHARD}={shard}"
 
 
 def file_name(bucket: int, shard: int, run: str) -> str:

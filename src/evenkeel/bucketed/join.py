@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from evenkeel.bucketed import native
 from evenkeel.bucketed.columns import OutColumn, result_columns
 from evenkeel.bucketed.metadata import TableMeta
 from evenkeel.bucketed.pair import PairPlan
-from evenkeel.bucketed.source import PARALLELISM, Request, planned, register
+from evenkeel.bucketed.source import PARALLELISM, Reading, Request, planned, result_schema
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import UnknownOption, UnusableBuckets
 from evenkeel.types import SIDES, How, Side, parse_how
@@ -62,6 +63,15 @@ def plan(
     return BucketJoinPlan(spark, stores, metas, joined, (suffixes[0], suffixes[1]), shown)
 
 
+@dataclass(frozen=True)
+class Native:
+    """What is left to Spark's own scan and merge."""
+
+    sides: dict[Side, native.NativeSide]
+    groups: set[int]
+    pairs: list[native.Layers]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class BucketJoinPlan:
     """A planned join: look at it with explain(), run it with execute()."""
@@ -72,11 +82,13 @@ class BucketJoinPlan:
     how: How
     suffixes: tuple[str, str]
     columns: tuple[OutColumn, ...]
+    timings: str | None = None
+    """A folder where Python workers leave their CPU seconds; benchmarks ask for it."""
 
     @cached_property
-    def _native(self) -> tuple[dict[Side, native.NativeSide], set[int]] | None:
-        """Both folders and the buckets that Spark merges itself."""
-        groups = native.native_groups(self.metas["left"], self.metas["right"])
+    def _native(self) -> Native | None:
+        """Both folders, the buckets that Spark merges itself, and their layers."""
+        groups = native.native_groups(self.metas["left"], self.metas["right"], self.how)
         if not groups or not native.can_run_here(self.spark):
             return None
         sides: dict[Side, native.NativeSide] = {}
@@ -85,17 +97,21 @@ class BucketJoinPlan:
             if found is None:
                 return None
             sides[s] = found
-        return sides, groups
+        pairs = native.layers(sides, groups, self.how)
+        if pairs is None:  # too many: the hottest are left to Arrow
+            groups = {g for g in groups if all(len(self.metas[s].by_bucket.get(g, ())) <= 1 for s in SIDES)}
+            pairs = native.layers(sides, groups, self.how)
+        return Native(sides, groups, pairs) if pairs is not None and groups else None
 
     @property
     def native_buckets(self) -> int:
-        return len(self._native[1]) if self._native is not None else 0
+        return len(self._native.groups) if self._native is not None else 0
 
     @cached_property
     def _hot(self) -> tuple[int, ...]:
         """Groups of buckets that are merged in Arrow."""
         count = self.pairs.common_factor
-        done = self._native[1] if self._native is not None else set()
+        done = self._native.groups if self._native is not None else set()
         busy = {t.group for t in self.pairs.tasks}
         return tuple(g for g in range(count) if g not in done and g in busy)
 
@@ -108,8 +124,8 @@ class BucketJoinPlan:
         """The result, lazily."""
         if self._native is None:
             return self._arrow(None)
-        sides, _ = self._native
-        merged = native.native_join(self.spark, sides, self.how, self.columns, self._hot)
+        sides, groups, pairs = self._native.sides, self._native.groups, self._native.pairs
+        merged = native.native_join(self.spark, sides, self.how, self.columns, groups, pairs)
         if merged is None:
             return self._arrow(None)
         if self._hot:
@@ -122,19 +138,22 @@ class BucketJoinPlan:
         names = tuple(c.name for c in self.columns)
         return Request(
             self.stores["left"].path, self.stores["right"].path, self.how, names, self.suffixes,
-            _parallelism(self.spark), groups, generations, None,
+            _parallelism(self.spark), groups, generations, self.timings,
         )  # fmt: skip
 
     def _arrow(self, groups: tuple[int, ...] | None) -> DataFrame:
-        register(self.spark)
-        asked = self._request(groups)
-        reader = self.spark.read.format("evenkeel").option("left", asked.left).option("right", str(asked.right))
-        reader = reader.option("how", asked.how).option("suffixes", json.dumps(asked.suffixes))
-        reader = reader.option("columns", json.dumps(asked.columns)).option("parallelism", str(asked.parallelism))
-        reader = reader.option("generations", json.dumps(asked.generations))
-        if groups is not None:
-            reader = reader.option("groups", json.dumps(groups))
-        return reader.load()
+        """Partitions of a number each, turned into batches: what the data source does, with the plan made once."""
+        request = self._request(groups)
+        parts = planned(request, self.metas).partitions or ((),)
+        schema = result_schema(self.metas, self.columns)
+        read = Reading(request, {s: self.metas[s].names for s in SIDES}, self.columns, schema)
+
+        def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for i in batch.column(0).to_pylist():
+                    yield from read.part(i, parts[i])
+
+        return self.spark.range(0, len(parts), 1, len(parts)).mapInArrow(each, schema)
 
     def explain(self) -> str:
         """Pairs, tasks, who reads what twice, and what is left to Spark."""
@@ -152,7 +171,13 @@ class BucketJoinPlan:
             f"{left.buckets * right.buckets // self.pairs.common_factor} pairs of buckets"
         )
         if self._native is not None:
-            lines.append(f"  {self.native_buckets} buckets: Spark's own bucketed scan and merge, no exchange, no sort")
+            again = sum(sum(p.loads.values()) for p in self._native.pairs) - sum(
+                u.bytes for s in SIDES for g in self._native.groups for u in self.metas[s].by_bucket.get(g, ())
+            )
+            lines.append(
+                f"  {self.native_buckets} buckets in {len(self._native.pairs)} pairs of layers: Spark's own bucketed "
+                f"scan and merge, no exchange, no sort, {max(0, again):,} bytes replicated"
+            )
         hot = set(self._hot)
         arrow = [t for t in tasks if t.group in hot or self._native is None]
         if arrow:

@@ -23,6 +23,8 @@ HASH = "spark-murmur3"
 HASH_VERSION = 1
 """Murmur3 x86 32 with seed 42 over the key columns in order, as Spark's `hash` and its bucketed tables compute it."""
 NULL_BUCKET = -1
+SHARD = "_shard"
+"""Files of bucket b and shard s are in `data-<id>/_shard=<s>/`, so that Spark sees the shard as a partition."""
 
 
 @dataclass(frozen=True)

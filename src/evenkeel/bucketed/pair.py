@@ -29,7 +29,7 @@ from evenkeel.types import SIDES, How, Side, other, preserved
 
 Mode = Literal["inner", "outer", "semi", "anti"]
 """What becomes of a driving row: with each match; so, or alone; alone if matched; alone if unmatched."""
-LEAST_BYTES = 4 << 20
+LEAST_BYTES = 1 << 20
 """Pairs below this are given together to one task."""
 OPEN_COST = 64 << 10
 """What a file costs beyond its bytes."""

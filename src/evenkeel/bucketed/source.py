@@ -113,17 +113,30 @@ class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        request = self._request
-        stores: dict[Side, Store] = {"left": Store.at(request.left), "right": Store.at(request.right or request.left)}
-        keys = {s: self._metas[s].names for s in self._metas}
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        keys = {s: m.names for s, m in self._metas.items()}
+        return Reading(self._request, keys, self._columns, self._schema).part(partition.number, partition.tasks)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a Python worker needs to know to run tasks."""
+
+    request: Request
+    keys: Mapping[Side, tuple[str, ...]]
+    columns: tuple[OutColumn, ...]
+    schema: StructType
+
+    def part(self, number: int, tasks: tuple[Task, ...]) -> Iterator[pa.RecordBatch]:
+        left, right = self.request.left, self.request.right
+        stores: dict[Side, Store] = {"left": Store.at(left), "right": Store.at(right or left)}
+        schema = to_arrow_schema(self.schema, timezone="UTC")
         pa.set_cpu_count(1)  # a task has one core
         begun = time.process_time()
-        for task in partition.tasks:
-            yield from run_task(task, stores, keys, self._columns, schema)
-        if request.timings is not None:
-            spent = {"partition": partition.number, "cpu": time.process_time() - begun, "rss": _peak_bytes()}
-            with open(os.path.join(request.timings, f"{partition.number}.json"), "w") as out:
+        for task in tasks:
+            yield from run_task(task, stores, self.keys, self.columns, schema)
+        if self.request.timings is not None:
+            spent = {"partition": number, "cpu": time.process_time() - begun, "rss": _peak_bytes()}
+            with open(os.path.join(self.request.timings, f"{number}.json"), "w") as out:
                 json.dump(spent, out)
 
 

@@ -2,8 +2,9 @@
 
     _evenkeel.json      the metadata; one atomic replacement of it is the commit
     _writing.json       a writer is at work
-    plain-<id>/         files of buckets that are not sharded: Spark can scan this folder as a bucketed table
-    shards-<id>/        files of shards, and of the NULL bucket
+    data-<id>/_shard=0/ files of the first shards of all buckets; Spark can scan them as a bucketed table
+    data-<id>/_shard=1/ files of the second shards, where there are any, and so on
+    nulls-<id>/         rows with a NULL in their key
     _staging-<id>/      what a writer has not finished yet
 
 Credentials are the store's own business: they come from the environment, and nothing of them is written down.
@@ -129,9 +130,11 @@ class Store:
             self.fs.delete_file(self.where(MARKER))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Names and sizes of the files in a folder of the table."""
-        infos = self.fs.get_file_info(pafs.FileSelector(self.where(folder), allow_not_found=True))
-        return {i.base_name: i.size for i in infos if i.type == pafs.FileType.File}
+        """Paths within a folder of the table, and their sizes."""
+        selector = pafs.FileSelector(self.where(folder), allow_not_found=True, recursive=True)
+        infos = self.fs.get_file_info(selector)
+        start = len(self.where(folder)) + 1
+        return {i.path[start:]: i.size for i in infos if i.type == pafs.FileType.File}
 
     def folders(self) -> list[str]:
         infos = self.fs.get_file_info(pafs.FileSelector(self.where(""), allow_not_found=True))

@@ -136,7 +136,7 @@ def _write(
     try:
         _stage(df, store.url(staging), made.names, layout)
         tell(STEPS[2])
-        files = finish.place(df.sparkSession, store, staging, run, made, layout, append)
+        files = finish.place(df.sparkSession, store, staging, run, made, layout)
         tell(STEPS[3])
     finally:
         store.drop(staging)
