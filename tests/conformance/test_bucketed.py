@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from tests.conformance.test_two_way import HOWS, KEYS
+from tests.conformance.test_two_way import HOWS
 
 import evenkeel as ek
 from evenkeel.testing import assert_same_rows

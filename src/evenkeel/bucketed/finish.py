@@ -17,7 +17,7 @@ _FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
 _STAGED = re.compile(r"part-(\d+)-.*\.parquet")
 HERE_BYTES = 256 << 20
 """Up to this much on this machine is summed up here; more of it, or a store, is left to Spark's tasks."""
-_FIELDS = "path string, bucket int, shard int, rows long, bytes long, key_bytes long, crc long"
+FIELDS = "path string, bucket int, shard int, rows long, bytes long, key_bytes long, crc long"
 
 
 def place(
@@ -43,11 +43,11 @@ def place(
         there = Store(path)
         for batch in batches:
             done = [_place(there, r["source"], r["target"], r["bucket"], r["shard"], key) for r in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist([vars(d) for d in done], schema=_arrow())
+            yield pa.RecordBatch.from_pylist([vars(d) for d in done], schema=arrow_fields())
 
     names = ["source", "target", "bucket", "shard"]
     listed = pa.table(dict(zip(names, map(list, zip(*moves, strict=True)), strict=True)))
-    rows = spark.createDataFrame(listed).mapInArrow(each, _FIELDS).toArrow().to_pylist()
+    rows = spark.createDataFrame(listed).mapInArrow(each, FIELDS).toArrow().to_pylist()
     return _present([DataFile(**row) for row in rows])
 
 
@@ -63,7 +63,7 @@ def file_name(bucket: int, shard: int, run: str) -> str:
     return f"bucket-{bucket:05d}-shard-{shard:03d}-{run}_{bucket:05d}.c000.snappy.parquet"
 
 
-def _arrow() -> pa.Schema:
+def arrow_fields() -> pa.Schema:
     text, whole = pa.string(), pa.int64()
     kinds = [text, pa.int32(), pa.int32(), whole, whole, whole, whole]
     return pa.schema(list(zip(DataFile.__dataclass_fields__, kinds, strict=True)))

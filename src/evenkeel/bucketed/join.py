@@ -14,7 +14,8 @@ from evenkeel.bucketed import native
 from evenkeel.bucketed.columns import OutColumn, result_columns
 from evenkeel.bucketed.metadata import TableMeta
 from evenkeel.bucketed.pair import PairPlan
-from evenkeel.bucketed.source import PARALLELISM, Reading, Request, planned, result_schema
+from evenkeel.bucketed.source import Reading, Request, planned, result_schema
+from evenkeel.bucketed.spark_partitions import parallelism
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import UnknownOption, UnusableBuckets
 from evenkeel.types import SIDES, How, Side, parse_how
@@ -138,7 +139,7 @@ class BucketJoinPlan:
         names = tuple(c.name for c in self.columns)
         return Request(
             self.stores["left"].path, self.stores["right"].path, self.how, names, self.suffixes,
-            _parallelism(self.spark), groups, generations, self.timings,
+            parallelism(self.spark), groups, generations, self.timings,
         )  # fmt: skip
 
     def _arrow(self, groups: tuple[int, ...] | None) -> DataFrame:
@@ -194,9 +195,3 @@ class BucketJoinPlan:
     def __repr__(self) -> str:
         return self.explain()
 
-
-def _parallelism(spark: SparkSession) -> int:
-    try:
-        return 2 * int(spark.sparkContext.defaultParallelism)
-    except Exception:  # a Connect session has no context and says so in several ways
-        return PARALLELISM

@@ -157,8 +157,9 @@ def partitions(loads: dict[int, int], buckets: int) -> int:
             sums[at] += load
         return max(sums, default=0)
 
-    counts = range(max(1, len(loads)), min(buckets, 4 * len(loads) + 4) + 1)
-    return min(counts, key=lambda n: (longest(n), n)) if len(counts) else buckets
+    counts = range(max(1, len(loads)), min(buckets, 3 * len(loads)) + 1)
+    enough = 1.1 * max(loads.values(), default=0)
+    return min(counts, key=lambda n: (max(longest(n), enough), n), default=1)
 
 
 def _shown(left: TableMeta, how: How, columns: tuple[OutColumn, ...]) -> list[object]:

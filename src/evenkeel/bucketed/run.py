@@ -52,8 +52,8 @@ def run_task(
                 array = pa.nulls(kept.num_rows, field.type)
             else:
                 array = matched.column(column.source).take(at)
-            out.append(array if array.type == field.type else _cast(array, field.type))
-        return pa.RecordBatch.from_arrays(out, schema=schema)
+            out.append(array)
+        return place(out, schema)
 
     return merge(driver, partner, task.mode, emit)
 
@@ -66,5 +66,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pc.cast(array, kind)
+def place(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """The arrays as the columns of the result, in the types that Spark expects."""
+    cast = [a if a.type == f.type else pc.cast(a, f.type) for a, f in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)

@@ -7,6 +7,7 @@ Memory: one batch a file, whatever the size of the file.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from evenkeel.bucketed.metadata import DataFile
+from evenkeel.bucketed.metadata import NULL_BUCKET, DataFile
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import BrokenTable
 
@@ -105,7 +106,10 @@ def read_sorted(
     """The rows of all files in key order; with `distinct`, one row for each run of equal keys."""
     columns = columns or key[:1]  # rows without columns could not be counted
     streams = [_read(store, f, columns, key) for f in files]
-    out = streams[0] if len(streams) == 1 else _merge(streams)
+    if files and files[0].bucket == NULL_BUCKET:  # NULL is neither below nor above anything
+        out: Iterator[Chunk] = itertools.chain.from_iterable(streams)
+    else:
+        out = streams[0] if len(streams) == 1 else _merge(streams)
     return map(_one_a_run, out) if distinct else out
 
 

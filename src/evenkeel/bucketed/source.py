@@ -153,8 +153,12 @@ def planned(request: Request, metas: Mapping[Side, TableMeta]) -> PairPlan:
 
 
 def result_schema(metas: Mapping[Side, TableMeta], columns: tuple[OutColumn, ...]) -> StructType:
-    kinds = {s: {f.name: f.dataType for f in StructType.fromJson(json.loads(m.schema))} for s, m in metas.items()}
+    kinds = {s: {f.name: f.dataType for f in spark_schema(m)} for s, m in metas.items()}
     return StructType([StructField(c.name, kinds[c.side][c.source], True) for c in columns])
+
+
+def spark_schema(meta: TableMeta) -> StructType:
+    return StructType.fromJson(json.loads(meta.schema))
 
 
 def register(spark: SparkSession) -> None:
