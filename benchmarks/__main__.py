@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.workloads import band, zipf
+from benchmarks.workloads import band, repeated, zipf
 
-WORKLOADS = {"zipf": zipf.run, "band": band.run}
+WORKLOADS = {"zipf": zipf.run, "band": band.run, "repeated": repeated.run}
 
 
 def main() -> None:

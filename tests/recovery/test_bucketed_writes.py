@@ -1,4 +1,4 @@
-"""Failure is data: a writer dies at every step, files and metadata are damaged; readers see the old table or the new."""
+"""Failure is data: writers die at every step, files are damaged; readers see the old table, the new one or an error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 import evenkeel as ek
 from evenkeel import EvenkeelError
 from evenkeel.bucketed.metadata import FILE
-from evenkeel.bucketed.store import _CHECKED, MARKER
+from evenkeel.bucketed.run import run_task
+from evenkeel.bucketed.source import Request, _columns, _metas, planned, result_schema
+from evenkeel.bucketed.store import _CHECKED, MARKER, Store
 from evenkeel.testing import assert_same_rows
 
 STEPS = ("announced", "counted", "staged", "placed", "committed", "cleaned")
@@ -29,8 +33,6 @@ class Died(BaseException):
 
 def rows(path):
     """What a reader of the files that the metadata lists sees."""
-    import pyarrow.parquet as pq
-
     meta = ek.bucketed.open_table(path).meta
     return [tuple(r.values()) for f in meta.files for r in pq.read_table(Path(path) / f.path).to_pylist()]
 
@@ -103,7 +105,7 @@ def test_a_table_that_was_never_finished(spark, frames, tmp_path):
     path = tmp_path / "t"
     with pytest.raises(Died):
         ek.bucketed.write(frames["old"], path, "k", buckets=2, progress=stop)
-    with pytest.raises(EvenkeelError, match="no _evenkeel.json"):
+    with pytest.raises(EvenkeelError, match="not a bucketed table"):
         ek.bucketed.open_table(path)
     (path / MARKER).write_text('{"host": "elsewhere", "pid": 1}')
     for act in (lambda: ek.bucketed.open_table(path), lambda: ek.bucketed.write(frames["old"], path, "k", buckets=2)):
@@ -136,11 +138,6 @@ def test_a_flipped_byte_anywhere_is_an_error_or_harmless(spark, frames, tmp_path
     expected = [(5, n, 2) for n in (5, 6, 7)] + [(6, 8, 3)]
     data = next(left.glob("data-*/_shard=0/*.parquet"))
     whole = data.read_bytes()
-    from evenkeel.bucketed.run import run_task
-    from evenkeel.bucketed.source import Request, _columns, _metas, planned, result_schema
-    from evenkeel.bucketed.store import Store
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     request = Request.of({"left": str(left), "right": str(right)})
 
     def by_arrow():

@@ -18,6 +18,7 @@ from evenkeel.bucketed.layout import (
     Shards,
     break_even,
     bucket_rows,
+    cells_for,
     choose_buckets,
     parse_buckets,
     parse_size,
@@ -83,6 +84,9 @@ def test_buckets_follow_from_size():
     assert set(layout.shards) == {17} and layout.shards[17].count >= 35
     assert rows.sum() == hot.sum()
     assert choose_buckets(np.zeros(CELLS, dtype=np.int64), 100.0, 1000) == 1
+    assert cells_for(7, 1e12, 10) == 7 and cells_for(None, None, 10) == CELLS
+    assert cells_for(None, 1e3, 1000) == 3072 and cells_for(None, 1e5, 1000) == 6144 * 2
+    assert cells_for(None, 1e15, 1000) == CELLS
 
 
 @given(

@@ -121,6 +121,26 @@ class BucketJoinPlan:
         """All tasks, as if nothing were left to Spark."""
         return planned(self._request(None), self.metas)
 
+    @property
+    def _replicated_natively(self) -> int:
+        """What layers read again of the other side's buckets."""
+        if self._native is None:
+            return 0
+        units = (u for s in SIDES for g in self._native.groups for u in self.metas[s].by_bucket.get(g, ()))
+        return max(0, sum(sum(p.loads.values()) for p in self._native.pairs) - sum(u.bytes for u in units))
+
+    @cached_property
+    def _merged_here(self) -> PairPlan:
+        """The tasks that are left to the Arrow merge."""
+        hot = set(self._hot)
+        tasks = tuple(t for t in self.pairs.tasks if t.group in hot or self._native is None)
+        return PairPlan(tasks, (), self.pairs.common_factor, self.pairs.table_bytes)
+
+    @property
+    def replicated_bytes(self) -> int:
+        """What is read more than once, because a shard meets several of the other side."""
+        return self._replicated_natively + self._merged_here.replicated_bytes
+
     def execute(self) -> DataFrame:
         """The result, lazily."""
         if self._native is None:
@@ -159,7 +179,6 @@ class BucketJoinPlan:
     def explain(self) -> str:
         """Pairs, tasks, who reads what twice, and what is left to Spark."""
         left, right = self.metas["left"], self.metas["right"]
-        tasks = self.pairs.tasks
         lines = [f"{self.how} join by buckets on ({', '.join(left.names)}), no shuffle"]
         for s, m in zip(SIDES, (left, right), strict=True):
             cut = f", {len(m.sharded)} of them sharded" if m.sharded else ""
@@ -172,22 +191,17 @@ class BucketJoinPlan:
             f"{left.buckets * right.buckets // self.pairs.common_factor} pairs of buckets"
         )
         if self._native is not None:
-            again = sum(sum(p.loads.values()) for p in self._native.pairs) - sum(
-                u.bytes for s in SIDES for g in self._native.groups for u in self.metas[s].by_bucket.get(g, ())
-            )
             lines.append(
                 f"  {self.native_buckets} buckets in {len(self._native.pairs)} pairs of layers: Spark's own bucketed "
-                f"scan and merge, no exchange, no sort, {max(0, again):,} bytes replicated"
+                f"scan and merge, no exchange, no sort, {self._replicated_natively:,} bytes replicated"
             )
-        hot = set(self._hot)
-        arrow = [t for t in tasks if t.group in hot or self._native is None]
-        if arrow:
-            costs = [t.bytes for t in arrow]
-            part = PairPlan(tuple(arrow), (), self.pairs.common_factor, self.pairs.table_bytes)
-            kinds = {f"{t.drive} drives, {t.mode}" for t in arrow}
+        part = self._merged_here
+        if part.tasks:
+            costs = [t.bytes for t in part.tasks]
+            kinds = {f"{t.drive} drives, {t.mode}" for t in part.tasks}
             lines.append(
-                f"  {len(arrow)} tasks merged in Arrow ({'; '.join(sorted(kinds))}): {part.read_bytes:,} bytes read, "
-                f"{part.replicated_bytes:,} of them replicated"
+                f"  {len(part.tasks)} tasks merged in Arrow ({'; '.join(sorted(kinds))}): {part.read_bytes:,} bytes "
+                f"read, {part.replicated_bytes:,} of them replicated"
             )
             lines.append(f"  longest task {max(costs):,} bytes, mean {sum(costs) / len(costs):,.0f}")
         return "\n".join(lines)

@@ -22,7 +22,9 @@ from evenkeel.errors import UnusableBuckets
 from evenkeel.types import Int64
 
 CELLS = 3 * 2**15
-"""A multiple of every bucket count that is chosen here."""
+"""A multiple of every bucket count that is chosen here. Fewer cells are counted where fewer will do."""
+FEWEST_CELLS = 3 * 2**10
+CELLS_A_BUCKET = 64
 COUNTS = tuple(sorted({m * 2**k for m in (1, 3) for k in range(16)}))
 MOST_BUCKETS = 1_000_000
 SLACK = 1.4
@@ -76,9 +78,18 @@ def parse_buckets(buckets: object) -> int:
     return int(buckets)
 
 
-def cells_for(buckets: int | None) -> int:
-    """The modulus to count by: one that the bucket count divides."""
-    return CELLS if buckets is None else buckets
+def cells_for(buckets: int | None, guess: float | None, bucket_size: int) -> int:
+    """The modulus to count by: one that the bucket count divides, and fine enough to tell hot keys from full buckets.
+
+    `guess` is about how many bytes there are. Every task of the count sends a row for each cell it has seen, so cells
+    that are not needed cost time.
+    """
+    if buckets is not None:
+        return buckets
+    cells = FEWEST_CELLS if guess is not None else CELLS
+    while guess is not None and cells < min(CELLS, CELLS_A_BUCKET * guess / bucket_size):
+        cells *= 2
+    return cells
 
 
 def choose_buckets(cells: Int64, row_bytes: float, bucket_size: int) -> int:
@@ -89,7 +100,8 @@ def choose_buckets(cells: Int64, row_bytes: float, bucket_size: int) -> int:
     size = cells.astype(np.float64) * row_bytes
     cold = np.minimum(size, bucket_size / 2).sum()
     wanted = max(1, math.ceil(cold / bucket_size))
-    return next((int(n) for n in COUNTS if n >= wanted), COUNTS[-1])
+    usable = [int(n) for n in COUNTS if len(cells) % n == 0]
+    return next((n for n in usable if n >= wanted), usable[-1])
 
 
 def bucket_rows(cells: Int64, buckets: int) -> Int64:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ from evenkeel.errors import (
     UnreadableInput,
     UnusableBuckets,
 )
-from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes
+from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.types import Int64
 
 Mode = Literal["error", "overwrite", "append"]
@@ -109,7 +108,7 @@ def write(
     size = parse_size(bucket_size)
     count = None if buckets is None else parse_buckets(buckets)
     keys = _keys(df, key)
-    schema = T.StructType([T.StructField(f.name, f.dataType, True) for f in df.schema]).json()
+    schema = T.StructType([T.StructField(f.name, _nullable(f.dataType), True) for f in df.schema]).json()
     store = Store.at(path)
     old = _existing(store, mode, keys, schema)
     if mode == "append" and old is not None:
@@ -176,6 +175,17 @@ def _existing(store: Store, mode: str, keys: tuple[KeyColumn, ...], schema: str)
     return old
 
 
+def _nullable(kind: T.DataType) -> T.DataType:
+    """As Parquet gives it back: anything inside may be NULL."""
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _nullable(f.dataType), True) for f in kind])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    return kind
+
+
 def _shown(schema: str) -> list[str]:
     return [f"{f.name} {f.dataType.simpleString()}" for f in T.StructType.fromJson(json.loads(schema))]
 
@@ -211,7 +221,7 @@ def _keys(df: DataFrame, key: str | Sequence[str]) -> tuple[KeyColumn, ...]:
 def _plan(df: DataFrame, made: TableMeta, old: TableMeta | None) -> tuple[BucketLayout, tuple[HotKey, ...]]:
     if made.bucket_size == 0:
         return BucketLayout(made.buckets, {}), ()
-    modulus = cells_for(made.buckets or None)
+    modulus = cells_for(made.buckets or None, size_in_bytes(explain_text(df)), made.bucket_size)
     counted = (
         df.select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
         .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
@@ -255,7 +265,8 @@ def _row_bytes(df: DataFrame, names: Sequence[str]) -> float:
 def _hot_keys(df: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotKey, ...]:
     """The hottest keys and their rows: counted in the few cells that hold them."""
     order = np.argsort(-cells)[:HOT_CELLS]
-    hot = [int(c) for c in order if cells[c] > max(1, math.ceil(cells.sum() * HOT_SHARE))]
+    usual = max(3 * float(cells[cells > 0].mean()) if cells.any() else 0.0, float(cells.sum()) * HOT_SHARE, 1.0)
+    hot = [int(c) for c in order if cells[c] > usual]
     if not hot:
         return ()
     inside = df.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
