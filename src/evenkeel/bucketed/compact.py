@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from evenkeel.bucketed import finish
-from evenkeel.bucketed.metadata import DataFile, TableMeta, Unit
+from evenkeel.bucketed.metadata import NULL_BUCKET, DataFile, TableMeta, Unit
 from evenkeel.bucketed.sorted_files import read_sorted
 from evenkeel.bucketed.store import Store
 from evenkeel.bucketed.table import BucketedTable
@@ -26,10 +26,11 @@ ROW_GROUP_BYTES = 64 << 20
 
 
 def compact(spark: SparkSession, path: str | os.PathLike[str], *, progress: Progress | None = None) -> BucketedTable:
-    """Merge the files of every shard; a table without appended files is left as it is."""
+    """Merge the files of every shard into one, all in one folder; a table without appended files is left as it is."""
     store = Store.at(path)
     old = store.read_meta()
-    if all(len(u.files) == 1 for u in old.units):
+    runs = {f.path.split("/")[0] for f in old.files if f.bucket != NULL_BUCKET}
+    if len(runs) <= 1 and all(len(u.files) == 1 for u in old.units):
         return BucketedTable(store.path, old)
     tell: Progress = progress or (lambda step: None)
     mine = store.begin()
