@@ -15,7 +15,7 @@ def rows(keys, prefix):
 
 
 LEFT = rows([7] * 90 + [11] * 30 + [k % 50 for k in range(90)] + [None] * 9, "l")
-RIGHT = rows([7] * 45 + [k % 70 for k in range(35, 105)] + [None] * 5, "r")
+RIGHT = rows([7] * 90 + [k % 70 for k in range(35, 105)] + [None] * 5, "r")
 
 
 @pytest.fixture(scope="module")
