@@ -102,7 +102,7 @@ def test_key_types(tmp_path, tiny, kind, mode, seed):
     assert_same_rows(joined(tmp_path, left, right, ["k"], mode, (2, 2)), expected(left, right, ["k"], mode))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     left=st.lists(st.integers(0, 9), max_size=30),
     right=st.lists(st.integers(0, 9), max_size=30),
@@ -133,7 +133,7 @@ def test_a_run_beyond_memory_is_read_from_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "LIMIT", 1 << 16)
     left = pa.table({"k": pa.array([7] * 3_000 + [8]), "ln": np.arange(3_001)})
     right = pa.table({"k": pa.array([6] + [7] * 200_000 + [9]), "rn": np.arange(200_002)})
-    lstore, lfiles = written(tmp_path, "l", left.slice(0, 50), ["k"], 1)
+    lstore, lfiles = written(tmp_path, "l", left.slice(0, 5), ["k"], 1)
     rstore, rfiles = written(tmp_path, "r", right, ["k"], 1, 50_000)
     columns = [OutColumn("k", "left", "k", "k"), OutColumn("ln", "left", "ln"), OutColumn("rn", "right", "rn")]
     schema = pa.schema([("k", pa.int64()), ("ln", pa.int64()), ("rn", pa.int64())])
@@ -143,4 +143,4 @@ def test_a_run_beyond_memory_is_read_from_a_file(tmp_path, monkeypatch):
         assert batch.num_rows <= merging.OUT_ROWS
         rows += batch.num_rows
         assert pc.all(pc.equal(batch["k"], 7)).as_py()
-    assert rows == 50 * 200_000
+    assert rows == 5 * 200_000

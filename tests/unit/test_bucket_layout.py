@@ -227,5 +227,6 @@ def test_bad_sizes_and_counts(bad):
 
 @given(loads=st.dictionaries(st.integers(0, 31), st.integers(1, 50), max_size=8))
 def test_layers_are_cut_into_few_runs(loads):
-    count = partitions(loads, 32)
+    count = partitions(loads, 32, 50)
     assert 1 <= count <= 32 and count <= max(1, 3 * len(loads))
+    assert partitions({3: 20, 4: 25}, 32, 50) == 1 and partitions({3: 40, 20: 25}, 32, 50) == 2

@@ -27,7 +27,7 @@ FEWEST_CELLS = 3 * 2**10
 CELLS_A_BUCKET = 64
 COUNTS = tuple(sorted({m * 2**k for m in (1, 3) for k in range(16)}))
 MOST_BUCKETS = 1_000_000
-SLACK = 1.4
+SLACK = 1.25
 """A bucket may outgrow the mean of the cold ones by this much before it is cut."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

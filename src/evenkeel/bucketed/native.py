@@ -133,21 +133,23 @@ def native_join(
         picked = [F.col(_quoted(n)).alias(f"_{s[0]}c_{n}") for n in wanted]
         frames[s] = df.select(*(F.col(n).alias(f"_{s[0]}k{i}") for i, n in enumerate(names)), *picked, SHARD)
     out: DataFrame | None = None
+    longest = max((load for pair in pairs for load in pair.loads.values()), default=0)
     for pair in pairs:
         left = frames["left"].filter(F.col(SHARD) == pair.left).drop(SHARD)
         right = frames["right"].filter(F.col(SHARD) == pair.right).drop(SHARD)
         on = [F.col(f"_lk{i}") == F.col(f"_rk{i}") for i in range(len(sides["left"].meta.key))]
         part = left.join(right.hint("merge"), on, how).select(*_shown(sides["left"].meta, how, columns))
         if (pair.left, pair.right) != (0, 0):
-            part = part.coalesce(partitions(pair.loads, sides["left"].meta.buckets))
+            part = part.coalesce(partitions(pair.loads, sides["left"].meta.buckets, longest))
         out = part if out is None else out.unionAll(part)
     return out
 
 
-def partitions(loads: dict[int, int], buckets: int) -> int:
-    """Into how many runs of neighbouring buckets to cut a layer, so that the longest task is shortest.
+def partitions(loads: dict[int, int], buckets: int, enough: int) -> int:
+    """Into how few runs of neighbouring buckets to cut a layer without making a task longer than `enough`.
 
-    A layer holds a few of the buckets; tasks for the others would be empty.
+    A layer holds a few of the buckets; tasks for the others would be empty. Where neighbours are both hot, that many
+    runs may not be had: then into those whose longest is shortest.
     """
 
     def longest(count: int) -> int:
@@ -157,8 +159,7 @@ def partitions(loads: dict[int, int], buckets: int) -> int:
             sums[at] += load
         return max(sums, default=0)
 
-    counts = range(max(1, len(loads)), min(buckets, 3 * len(loads)) + 1)
-    enough = 1.1 * max(loads.values(), default=0)
+    counts = range(1, min(buckets, 3 * len(loads)) + 1)
     return min(counts, key=lambda n: (max(longest(n), enough), n), default=1)
 
 
