@@ -40,10 +40,9 @@ VALUES = {
 
 def in_key_order(table, keys):
     """By Spark's order: NaN last, both zeros equal, text by its bytes."""
-    order = sorted(range(len(table)), key=lambda i: tuple(
-        sorted_files._value(sorted_files.comparable(table[k].combine_chunks())[i].as_py()) for k in keys
-    ))  # fmt: skip
-    return table.take(pa.array(order, pa.int64()))
+    columns = [sorted_files.comparable(table[k].combine_chunks()).to_pylist() for k in keys]
+    rows = [tuple(sorted_files._value(v) for v in row) for row in zip(*columns, strict=True)]
+    return table.take(pa.array(sorted(range(len(rows)), key=rows.__getitem__), pa.int64()))
 
 
 def written(folder, name, table, keys, parts, group=7):
@@ -144,3 +143,20 @@ def test_a_run_beyond_memory_is_read_from_a_file(tmp_path, monkeypatch):
         rows += batch.num_rows
         assert pc.all(pc.equal(batch["k"], 7)).as_py()
     assert rows == 5 * 200_000
+
+
+def test_row_groups_out_of_reach_are_not_read(tmp_path, monkeypatch):
+    """The partner's groups before and behind the driver's keys."""
+    left = pa.table({"k": [300, 310], "ln": [0, 1]})
+    right = pa.table({"k": np.arange(1000), "rn": np.arange(1000)})
+    seen = []
+    read = pq.ParquetFile.iter_batches
+
+    def watched(self, *args, **options):
+        seen.append(options["row_groups"])
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
+    got = joined(tmp_path, left, right, ["k"], "outer")
+    assert_same_rows(got, [(300, 0, 300), (310, 1, 310)])
+    assert sorted(map(len, seen)) == [1, 3], "three groups of seven rows hold the keys 300 to 310"

@@ -13,7 +13,7 @@ from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.merge import Picks, merge
 from evenkeel.bucketed.metadata import DataFile
 from evenkeel.bucketed.pair import Task
-from evenkeel.bucketed.sorted_files import read_sorted
+from evenkeel.bucketed.sorted_files import Chunk, key_range, read_sorted
 from evenkeel.bucketed.store import Store
 from evenkeel.types import Side, other
 
@@ -32,7 +32,10 @@ def run_task(
     driver = read_sorted(stores[mine], task.driver, _distinct(own), keys[mine])
     files: list[DataFile] = [f for unit in task.partners for f in unit]
     wanted = [] if task.keys_only else _distinct(foreign)
-    partner = read_sorted(stores[theirs], files, wanted, keys[theirs], task.keys_only) if files else iter(())
+    partner: Iterator[Chunk] = iter(())
+    if files:
+        between = key_range(stores[mine], task.driver, keys[mine])
+        partner = read_sorted(stores[theirs], files, wanted, keys[theirs], task.keys_only, between)
 
     def emit(
         rows: pa.RecordBatch, picks: Picks, matched: pa.RecordBatch | None, which: np.ndarray[Any, Any] | None

@@ -102,10 +102,14 @@ def read_sorted(
     columns: Sequence[str],
     key: Sequence[str],
     distinct: bool = False,
+    between: tuple[int, int] | None = None,
 ) -> Iterator[Chunk]:
-    """The rows of all files in key order; with `distinct`, one row for each run of equal keys."""
+    """The rows of all files in key order; with `distinct`, one row for each run of equal keys.
+
+    With `between`, row groups that hold no key in that range are not read.
+    """
     columns = columns or key[:1]  # rows without columns could not be counted
-    streams = [_read(store, f, columns, key) for f in files]
+    streams = [_read(store, f, columns, key, between) for f in files]
     if files and files[0].bucket == NULL_BUCKET:  # NULL is neither below nor above anything
         out: Iterator[Chunk] = itertools.chain.from_iterable(streams)
     else:
@@ -113,10 +117,38 @@ def read_sorted(
     return map(_one_a_run, out) if distinct else out
 
 
-def _read(store: Store, file: DataFile, columns: Sequence[str], key: Sequence[str]) -> Iterator[Chunk]:
+def key_range(store: Store, files: Sequence[DataFile], key: Sequence[str]) -> tuple[int, int] | None:
+    """The smallest and largest key, where it is one whole number and the footers tell."""
+    found: list[tuple[int, int]] = []
+    for file in files:
+        store.check(file)
+        with store.open(file) as source, _damage(store, file):
+            ranges = [_group_range(group, key) for group in _groups(pq.read_metadata(source))]
+        if None in ranges:
+            return None
+        found += [r for r in ranges if r is not None]
+    return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+
+def _groups(footer: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
+    return [footer.row_group(g) for g in range(footer.num_row_groups)]
+
+
+def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> tuple[int, int] | None:
+    columns = (group.column(c) for c in range(group.num_columns))
+    column = next((c for c in columns if c.path_in_schema == key[0]), None)
+    stats = None if column is None or len(key) > 1 else column.statistics
+    if stats is None or not stats.has_min_max or type(stats.min) is not int or stats.null_count:
+        return None
+    return stats.min, stats.max
+
+
+def _read(
+    store: Store, file: DataFile, columns: Sequence[str], key: Sequence[str], between: tuple[int, int] | None
+) -> Iterator[Chunk]:
     store.check(file)
     wanted = list(dict.fromkeys([*columns, *key]))
-    rows = 0
+    rows = skipped = 0
     with store.open(file) as source, _damage(store, file):
         parquet = pq.ParquetFile(
             source,
@@ -125,11 +157,19 @@ def _read(store: Store, file: DataFile, columns: Sequence[str], key: Sequence[st
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",
         )
-        for batch in parquet.iter_batches(_batch_rows(parquet.metadata), columns=wanted, use_threads=False):
+        picked = []
+        for g, group in enumerate(_groups(parquet.metadata)):
+            held = _group_range(group, key) if between is not None else None
+            if held is not None and between is not None and (held[1] < between[0] or held[0] > between[1]):
+                skipped += group.num_rows
+            else:
+                picked.append(g)
+        size = _batch_rows(parquet.metadata)
+        for batch in parquet.iter_batches(size, row_groups=picked, columns=wanted, use_threads=False):
             rows += batch.num_rows
             yield Chunk(batch.select(list(columns)), tuple(comparable(batch.column(k)) for k in key))
-    if rows != file.rows:
-        why = f"it holds {rows:,} rows where the table's metadata says {file.rows:,}"
+    if rows + skipped != file.rows:
+        why = f"it holds {rows + skipped:,} rows where the table's metadata says {file.rows:,}"
         raise BrokenTable.file_damaged(f"{store.path}/{file.path}", why)
 
 
