@@ -68,7 +68,7 @@ def test_the_layouts_are_what_they_are_called(tables):
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_key_types(spark, interpreted, tmp_path, kind, seed):
-    """By Spark's scan with equal counts, in Arrow with others; every type is hashed and ordered alike in both."""
+    """In Arrow, for the counts differ: every type is ordered in Python as Spark sorted it."""
     arrow, values = KEYS[kind]
     made = table(arrow, values, 37, seed, "l"), table(arrow, values, 29, seed + 1, "r")
     frames = [spark.createDataFrame(t) for t in made]
