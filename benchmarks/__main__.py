@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.workloads import band, multiway, zipf
+from benchmarks.workloads import band, multiway, repeated, zipf
 
-WORKLOADS = {"zipf": zipf.run, "band": band.run, "multiway": multiway.run}
+WORKLOADS = {"zipf": zipf.run, "band": band.run, "multiway": multiway.run, "repeated": repeated.run}
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Evenkeel: distributed joins on Spark that do not suffer from skew."""
 
+from evenkeel import bucketed
 from evenkeel.batch import JoinPlan, MultiJoinPlan, join, multi_join, plan, plan_multi
 from evenkeel.errors import EvenkeelError
 from evenkeel.report import LoadReport
@@ -11,6 +12,7 @@ __all__ = [
     "LoadReport",
     "MultiJoinPlan",
     "__version__",
+    "bucketed",
     "join",
     "multi_join",
     "plan",

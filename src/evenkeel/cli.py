@@ -114,6 +114,70 @@ def demo(
     run(out, rows, Console())
 
 
+@app.command()
+def bucket(
+    source: Annotated[str, typer.Argument(help="Parquet, CSV or JSON: a file or a folder of files")],
+    table: Annotated[str, typer.Argument(help="folder of the bucketed table")],
+    key: Annotated[str, typer.Option("--key", help="a column, or columns separated by commas")],
+    bucket_size: Annotated[str, typer.Option("--bucket-size", help="about how large a file may become")] = "256MB",
+    buckets: Annotated[int | None, typer.Option("--buckets", help="a fixed number of buckets, none sharded")] = None,
+    mode: Annotated[str, typer.Option("--mode", help="error, overwrite or append")] = "error",
+    memory: Memory = "4g",
+) -> None:
+    """Bucket and sort a table once, so that it can be joined again and again without a shuffle."""
+    import evenkeel as ek
+
+    names = [n.strip() for n in key.split(",")]
+    console = Console(stderr=True)
+    with console.status("starting Spark") as status:
+        (frame,) = _read([source], memory)
+        doing = {"announced": "counting keys", "counted": "writing", "staged": "checking", "placed": "committing"}
+        made = ek.bucketed.write(
+            frame, table, names, bucket_size=bucket_size, buckets=buckets, mode=mode,
+            progress=lambda step: status.update(doing.get(step, step)),
+        )  # fmt: skip
+    console.print(f"[green]wrote[/] {made.path}  ({made.rows:,} rows, {made.buckets} buckets, {made.shards} shards)")
+
+
+@app.command()
+def bucket_join(
+    left: Annotated[str, typer.Argument(help="a bucketed table")],
+    right: Annotated[str, typer.Argument(help="another one")],
+    out: Annotated[Path | None, typer.Option("--out", help="folder to write the result to")] = None,
+    how: How = "inner",
+    format: Annotated[str, typer.Option("--format", help="parquet, csv or json")] = "parquet",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    memory: Memory = "4g",
+) -> None:
+    """Join two bucketed tables without a shuffle; without --out, say how it would be done."""
+    import evenkeel as ek
+    from evenkeel.spark.session import local_session
+
+    _check_target(out, format, overwrite)
+    console = Console(stderr=True)
+    with console.status("starting Spark") as status:
+        plan = ek.bucketed.plan(local_session("evenkeel", memory=memory), left, right, how)
+        if out is not None:
+            status.update("joining")
+            _write(plan.execute(), out, format)
+    if out is None:
+        print(plan.explain())
+    else:
+        console.print(f"[green]wrote[/] {out}")
+
+
+@app.command()
+def inspect(
+    table: Annotated[str, typer.Argument(help="a bucketed table")],
+    lines: Annotated[int, typer.Option("--lines", help="how many buckets to list")] = 32,
+    check: Annotated[bool, typer.Option("--check", help="compare every file with its checksum")] = False,
+) -> None:
+    """Buckets, shards and sizes of a bucketed table, and its hottest keys. Starts no Spark."""
+    from evenkeel.bucketed.inspect import inspect as described
+
+    print(described(table, lines=lines, check=check))
+
+
 def _check_target(out: Path | None, format: str, overwrite: bool) -> None:
     if format not in _FORMATS:
         raise UnreadableInput.at(format, "it is not a format that can be written")

@@ -1,0 +1,97 @@
+"""The end of a write: files get the names of their bucket and shard, are counted and summed up; old ones go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from evenkeel.bucketed.layout import BucketLayout
+from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
+from evenkeel.bucketed.store import Store
+
+OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
+_FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
+_STAGED = re.compile(r"part-(\d+)-.*\.parquet")
+HERE_BYTES = 256 << 20
+"""Up to this much on this machine is summed up here; more of it, or a store, is left to Spark's tasks."""
+FIELDS = "path string, bucket int, shard int, rows long, bytes long, key_bytes long, crc long"
+
+
+def place(
+    spark: SparkSession, store: Store, staging: str, run: str, made: TableMeta, layout: BucketLayout
+) -> tuple[DataFile, ...]:
+    """Move what was staged to where it stays. Only a commit makes it visible."""
+    units = layout.units()
+    moves = []
+    staged = store.sizes(staging)
+    for name in sorted(staged):
+        found = _STAGED.fullmatch(name)
+        if found is not None:
+            bucket, shard = units[int(found[1])]
+            target = f"{folder_of(bucket, shard, run)}/{file_name(bucket, shard, run)}"
+            moves.append((f"{staging}/{name}", target, bucket, shard))
+    for folder in {m[1].rsplit("/", 1)[0] for m in moves}:
+        store.fs.create_dir(store.where(folder), recursive=True)
+    if store.local and sum(staged.values()) <= HERE_BYTES:
+        return _present([_place(store, s, t, b, n, made.names) for s, t, b, n in moves])
+    path, key = store.path, made.names
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        there = Store(path)
+        for batch in batches:
+            done = [_place(there, r["source"], r["target"], r["bucket"], r["shard"], key) for r in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist([vars(d) for d in done], schema=arrow_fields())
+
+    names = ["source", "target", "bucket", "shard"]
+    listed = pa.table(dict(zip(names, map(list, zip(*moves, strict=True)), strict=True)))
+    rows = spark.createDataFrame(listed).mapInArrow(each, FIELDS).toArrow().to_pylist()
+    return _present([DataFile(**row) for row in rows])
+
+
+def folder_of(bucket: int, shard: int, run: str) -> str:
+    """The first shards of all buckets together, the second ones together: each such layer is a bucketed table."""
+    return f"nulls-{run}" if bucket == NULL_BUCKET else f"data-{run}/{SHARD}={shard}"
+
+
+def file_name(bucket: int, shard: int, run: str) -> str:
+    """Bucket and shard in words; and behind the underscore the bucket as Spark's bucketed scan looks for it."""
+    if bucket == NULL_BUCKET:
+        return f"bucket-null-shard-{shard:03d}-{run}.snappy.parquet"
+    return f"bucket-{bucket:05d}-shard-{shard:03d}-{run}_{bucket:05d}.c000.snappy.parquet"
+
+
+def arrow_fields() -> pa.Schema:
+    text, whole = pa.string(), pa.int64()
+    kinds = [text, pa.int32(), pa.int32(), whole, whole, whole, whole]
+    return pa.schema(list(zip(DataFile.__dataclass_fields__, kinds, strict=True)))
+
+
+def _place(store: Store, source: str, target: str, bucket: int, shard: int, key: tuple[str, ...]) -> DataFile:
+    store.move(source, target)
+    folder, name = source.rsplit("/", 1)
+    if store.local:  # Hadoop's checksums go along: Spark compares them when it reads
+        sums = f"{folder}/.{name}.crc"
+        if store.exists(sums):
+            into, new = target.rsplit("/", 1)
+            store.move(sums, f"{into}/.{new}.crc")
+    return store.describe(target, bucket, shard, key)
+
+
+def _present(files: list[DataFile]) -> tuple[DataFile, ...]:
+    """Spark writes an empty file where a table is empty."""
+    return tuple(sorted((f for f in files if f.rows), key=lambda f: (f.bucket, f.shard, f.path)))
+
+
+def folders(meta: TableMeta | None) -> set[str]:
+    return {f.path.split("/")[0] for f in meta.files} if meta is not None else set()
+
+
+def clean(store: Store, meta: TableMeta) -> None:
+    """Remove what neither this generation nor the one before needs, such as the leavings of a writer that died."""
+    needed = folders(meta) | set(meta.retired)
+    for name in store.folders():
+        if _FOLDER.fullmatch(name) and name not in needed:
+            store.drop(name)

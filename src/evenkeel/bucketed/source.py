@@ -1,0 +1,189 @@
+"""The Spark data source `evenkeel`: a join by buckets, planned from metadata, merged in Python workers, in Arrow.
+
+    spark.read.format("evenkeel").option("left", ..).option("right", ..).option("how", "left").load()
+    spark.read.format("evenkeel").load(path)       one table
+
+Options: left, right, how, columns (names of the result, a JSON list), suffixes (a JSON list of two), parallelism.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from evenkeel.bucketed.columns import OutColumn, result_columns
+from evenkeel.bucketed.metadata import TableMeta
+from evenkeel.bucketed.pair import PairPlan, Task, null_tasks, pack, resolve
+from evenkeel.bucketed.run import run_task
+from evenkeel.bucketed.store import Store
+from evenkeel.errors import BrokenTable, UnusableBuckets
+from evenkeel.types import How, Side, parse_how
+
+PARALLELISM = 32
+"""Partitions to make if the caller does not say, where there is enough to read."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options ask for."""
+
+    left: str
+    right: str | None
+    how: How
+    columns: tuple[str, ...] | None
+    suffixes: tuple[str, str]
+    parallelism: int
+    groups: tuple[int, ...] | None
+    """Of these groups of buckets only; rows with a NULL key come along."""
+    generations: tuple[int, int] | None
+    """The commits that the rest of a plan was made from."""
+    timings: str | None
+    """A folder for the CPU seconds of every partition, for benchmarks."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Request:
+        given = {k.lower(): v for k, v in options.items()}
+        left, right, path = (given.get(k) for k in ("left", "right", "path"))
+        if path is not None and left is None and right is None:
+            left = path
+        elif left is None or right is None or path is not None:
+            raise UnusableBuckets.options(", ".join(f"'{k}'" for k in given) or "no options")
+
+        def listed(name: str) -> Any:
+            return json.loads(given[name]) if name in given else None
+
+        columns, groups, generations = listed("columns"), listed("groups"), listed("generations")
+        suffixes = listed("suffixes") or ("", "_r")
+        how = parse_how(given.get("how", "inner"))
+        if how == "cross":
+            raise UnusableBuckets.cross()
+        return cls(
+            left, right, how,
+            None if columns is None else tuple(columns),
+            (suffixes[0], suffixes[1]),
+            int(given.get("parallelism", PARALLELISM)),
+            None if groups is None else tuple(groups),
+            None if generations is None else (generations[0], generations[1]),
+            given.get("timings"),
+        )  # fmt: skip
+
+
+class EvenkeelSource(DataSource):  # type: ignore[misc]
+    """Registered with `spark.dataSource.register`, or found by Spark through the package `pyspark_evenkeel`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "evenkeel"
+
+    def schema(self) -> StructType:
+        request = Request.of(self.options)
+        metas = _metas(request)
+        return result_schema(metas, _columns(request, metas))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return EvenkeelReader(Request.of(self.options), schema)
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):  # type: ignore[misc]
+    number: int
+    tasks: tuple[Task, ...]
+
+
+class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, request: Request, schema: StructType) -> None:
+        self._request = request
+        self._metas = _metas(request)
+        self._columns = _columns(request, self._metas)
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        plan = planned(self._request, self._metas)
+        return [Part(i, tasks) for i, tasks in enumerate(plan.partitions)] or [Part(0, ())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        keys = {s: m.names for s, m in self._metas.items()}
+        return Reading(self._request, keys, self._columns, self._schema).part(partition.number, partition.tasks)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a Python worker needs to know to run tasks."""
+
+    request: Request
+    keys: Mapping[Side, tuple[str, ...]]
+    columns: tuple[OutColumn, ...]
+    schema: StructType
+
+    def part(self, number: int, tasks: tuple[Task, ...]) -> Iterator[pa.RecordBatch]:
+        left, right = self.request.left, self.request.right
+        stores: dict[Side, Store] = {"left": Store.at(left), "right": Store.at(right or left)}
+        schema = to_arrow_schema(self.schema, timezone="UTC")
+        pa.set_cpu_count(1)  # a task has one core
+        begun = time.process_time()
+        for task in tasks:
+            yield from run_task(task, stores, self.keys, self.columns, schema)
+        if self.request.timings is not None:
+            spent = {"partition": number, "cpu": time.process_time() - begun, "rss": _peak_bytes()}
+            with open(os.path.join(self.request.timings, f"{number}.json"), "w") as out:
+                json.dump(spent, out)
+
+
+def planned(request: Request, metas: Mapping[Side, TableMeta]) -> PairPlan:
+    left, right = metas["left"], metas["right"]
+    if request.right is None:
+        tasks = [Task("left", "outer", u.files, (), True, u.bucket) for u in left.units]
+        return PairPlan(tuple(tasks), pack(tasks, request.parallelism), left.buckets, left.bytes)
+    if request.groups is None:
+        return resolve(left, right, request.how, request.parallelism)
+    plan = resolve(left, right, request.how, request.parallelism, request.groups)
+    tasks = sorted([*plan.tasks, *null_tasks(left, right, request.how)], key=lambda t: -t.cost)
+    return PairPlan(tuple(tasks), pack(tasks, request.parallelism), plan.common_factor, plan.table_bytes)
+
+
+def result_schema(metas: Mapping[Side, TableMeta], columns: tuple[OutColumn, ...]) -> StructType:
+    kinds = {s: {f.name: f.dataType for f in spark_schema(m)} for s, m in metas.items()}
+    return StructType([StructField(c.name, kinds[c.side][c.source], True) for c in columns])
+
+
+def spark_schema(meta: TableMeta) -> StructType:
+    return StructType.fromJson(json.loads(meta.schema))
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("evenkeel")` known to a session."""
+    spark.dataSource.register(EvenkeelSource)
+
+
+def _metas(request: Request) -> dict[Side, TableMeta]:
+    paths = (request.left, request.right or request.left)
+    left, right = (Store.at(p).read_meta() for p in paths)
+    left.require_compatible(right, *paths)
+    for path, meta, generation in zip(paths, (left, right), request.generations or (None, None), strict=True):
+        if generation is not None and meta.generation != generation:
+            raise BrokenTable.changed_since(path)
+    return {"left": left, "right": right}
+
+
+def _columns(request: Request, metas: Mapping[Side, TableMeta]) -> tuple[OutColumn, ...]:
+    if request.right is None:
+        names = request.columns or metas["left"].columns
+        return tuple(OutColumn(n, "left", n) for n in names)
+    return result_columns(metas["left"], metas["right"], request.how, request.suffixes, request.columns)
+
+
+def _peak_bytes() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

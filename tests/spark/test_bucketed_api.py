@@ -1,0 +1,181 @@
+"""On real shapes: bucketed tables through every door, and what Spark's plan of their joins does not contain."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import evenkeel as ek
+from evenkeel import EvenkeelError
+from evenkeel.cli import app
+from evenkeel.testing import assert_same_rows
+
+LEFT = pa.table({"k": [7] * 60 + [*range(30)] + [None, None], "n": [*range(92)]})
+RIGHT = pa.table({"k": [*range(5, 45), None], "n": [*range(41)], "who": [f"w{i}" for i in range(41)]})
+
+
+@pytest.fixture(autouse=True)
+def plain(interpreted):
+    return None
+
+
+@pytest.fixture(scope="module")
+def lake(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lake")
+    frames = {"l": spark.createDataFrame(LEFT), "r": spark.createDataFrame(RIGHT)}
+    ek.bucketed.write(frames["l"], folder / "l", "k", bucket_size=300)
+    count = ek.bucketed.open_table(folder / "l").buckets
+    ek.bucketed.write(frames["r"], folder / "r", "k", buckets=count)
+    ek.bucketed.write(frames["r"], folder / "r3", "k", buckets=3)
+    return folder, frames
+
+
+def plan_of(df):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        df.explain()
+    return out.getvalue()
+
+
+def theirs(frames, how):
+    return frames["l"].join(frames["r"].withColumnRenamed("n", "n_r"), "k", how)
+
+
+def test_the_plan_has_no_exchange_and_no_sort(spark, lake):
+    folder, frames = lake
+    table = ek.bucketed.open_table(folder / "l")
+    assert table.meta.sharded and "shards" in repr(table)
+    for right in ("r", "r3"):
+        for how in ("inner", "left", "full"):
+            df = ek.bucketed.join(spark, folder / "l", folder / right, how)
+            text = plan_of(df)
+            assert "Exchange" not in text and "Sort " not in text, text
+            if right == "r" and how != "full":
+                assert "Bucketed: true" in text and "MapInArrow" not in text
+            assert_same_rows(df, theirs(frames, how))
+    assert not [t for t in spark.catalog.listTables() if t.name.startswith("evenkeel")], "the entry is gone"
+
+
+def test_what_is_built_on_a_join_is_right(spark, lake):
+    """Spark may prune buckets by a filter, and join further by the partitioning that it was told."""
+    folder, frames = lake
+    joined, expected = ek.bucketed.join(spark, folder / "l", folder / "r", "left"), theirs(frames, "left")
+    for condition in ("k = 7", "k IN (3, 7, 11)", "k IS NULL", "k > 20 AND who IS NULL"):
+        assert_same_rows(joined.filter(condition), expected.filter(condition))
+    inner = ek.bucketed.join(spark, folder / "l", folder / "r")
+    again = frames["r"].selectExpr("k", "n AS third")
+    assert_same_rows(inner.join(again, "k"), theirs(frames, "inner").join(again, "k"))
+    assert_same_rows(inner.groupBy("k").count(), theirs(frames, "inner").groupBy("k").count())
+    joined.createOrReplaceTempView("bucket_joined")
+    assert spark.sql("SELECT count(*) FROM bucket_joined").first()[0] == expected.count()
+
+
+def test_data_source(spark, lake):
+    folder, frames = lake
+    reader = spark.read.format("evenkeel").option("left", str(folder / "l")).option("right", str(folder / "r3"))
+    df = reader.option("how", "full").load()
+    assert "Exchange" not in plan_of(df)
+    assert_same_rows(df, theirs(frames, "full"))
+    assert_same_rows(spark.read.format("evenkeel").load(str(folder / "l")), frames["l"])
+    with pytest.raises(Exception, match="was given 'left'"):
+        spark.read.format("evenkeel").option("left", "x").load()
+
+
+def test_columns_and_suffixes(spark, lake):
+    folder, frames = lake
+    df = ek.bucketed.join(spark, folder / "l", folder / "r", suffixes=("_a", "_b"), columns=["n_b", "k"])
+    assert df.columns == ["n_b", "k"]
+    assert_same_rows(df, theirs(frames, "inner").select("n_r", "k"))
+    with pytest.raises(EvenkeelError, match="did you mean"):
+        ek.bucketed.join(spark, folder / "l", folder / "r", columns=["whom"])
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "left_semi", "left_anti"])
+def test_many(spark, lake, how):
+    folder, frames = lake
+    df = ek.bucketed.join_many(spark, [folder / "l", folder / "r3", folder / "r"], how)
+    second = frames["r"].toDF("k", "n_2", "who")
+    third = frames["r"].toDF("k", "n_3", "who_3")
+    assert_same_rows(df, frames["l"].join(second, "k", how).join(third, "k", how))
+    assert "Exchange" not in plan_of(df)
+
+
+def test_append_and_compact(spark, lake, tmp_path):
+    folder, frames = lake
+    path = tmp_path / "t"
+    ek.bucketed.write(frames["l"], path, "k", bucket_size=300)
+    first = ek.bucketed.open_table(path)
+    ek.bucketed.write(frames["l"], path, "k", mode="append")
+    grown = ek.bucketed.open_table(path)
+    assert grown.rows == 2 * first.rows and grown.shards > first.shards, "what grew hot is sharded again"
+    twice = frames["l"].unionAll(frames["l"]).join(frames["r"].withColumnRenamed("n", "n_r"), "k", "full")
+    assert_same_rows(ek.bucketed.join(spark, path, folder / "r", "full"), twice)
+    small = ek.bucketed.compact(spark, path)
+    assert all(len(u.files) == 1 for u in small.meta.units) and small.rows == grown.rows
+    plan = ek.bucketed.plan(spark, path, folder / "r", "inner")
+    assert plan.native_buckets == small.buckets and plan.replicated_bytes > 0
+    assert_same_rows(plan.execute(), twice.filter("n IS NOT NULL AND n_r IS NOT NULL"))
+    assert_same_rows(ek.bucketed.join(spark, path, folder / "r", "full"), twice)
+    assert ek.bucketed.compact(spark, path).meta.generation == small.meta.generation, "nothing to do"
+    for df, key, says in (
+        (frames["r"], "k", "has the columns"),
+        (frames["l"], "n", "has the key"),
+    ):
+        with pytest.raises(EvenkeelError, match=says):
+            ek.bucketed.write(df, path, key, mode="append")
+
+
+def test_empty_tables(spark, lake, tmp_path):
+    folder, frames = lake
+    ek.bucketed.write(frames["l"].limit(0), tmp_path / "e", "k")
+    assert ek.bucketed.open_table(tmp_path / "e").rows == 0
+    assert ek.bucketed.join(spark, tmp_path / "e", folder / "r").count() == 0
+    assert ek.bucketed.join(spark, folder / "l", tmp_path / "e", "left").count() == 92
+    assert "no rows" in ek.bucketed.inspect(tmp_path / "e")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda df, p: ek.bucketed.write(df, p / "x", "kk"), "did you mean 'k'?"),
+        (lambda df, p: ek.bucketed.write(df, p / "x", []), "names no column"),
+        (lambda df, p: ek.bucketed.write(df, p / "x", "k", mode="upsert"), "no mode 'upsert'"),
+        (lambda df, p: ek.bucketed.write(df, p / "x", "k", bucket_size="many"), "is not a size"),
+        (lambda df, p: ek.bucketed.write(df, p / "x", "k", buckets=0), "not a number of buckets"),
+        (lambda df, p: ek.bucketed.write(df.selectExpr("array(k) AS k"), p / "x", "k"), "cannot be a bucketing key"),
+        (lambda df, p: ek.bucketed.write(df.selectExpr("'a' COLLATE UTF8_LCASE AS k"), p / "x", "k"), "collation"),
+        (lambda df, p: ek.bucketed.write(df.selectExpr("k", "parse_json('1') AS v"), p / "x", "k"), "cannot be kept"),
+        (lambda df, p: ek.bucketed.write("df", p / "x", "k"), "not a Spark DataFrame"),
+        (lambda df, p: ek.bucketed.write(df, p / "l", "k"), "exists already"),
+        (lambda df, p: ek.bucketed.join(df.sparkSession, p / "l", p / "r", "cross"), "cross"),
+        (lambda df, p: ek.bucketed.join_many(df.sparkSession, [p / "l"]), "two or more"),
+        (lambda df, p: ek.bucketed.join_many(df.sparkSession, [p / "l", p / "r"], "full"), "join of many tables"),
+    ],
+)  # fmt: skip
+def test_mistakes(spark, lake, call, says):
+    folder, frames = lake
+    with pytest.raises(EvenkeelError, match="Hint:") as error:
+        call(frames["l"], folder)
+    assert says in str(error.value)
+
+
+def test_command(spark, lake, tmp_path):
+    pq.write_table(LEFT, tmp_path / "l.parquet")
+    pq.write_table(RIGHT, tmp_path / "r.parquet")
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(w) for w in words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    run("bucket", tmp_path / "l.parquet", tmp_path / "lake/l", "--key", "k", "--bucket-size", "300")
+    run("bucket", tmp_path / "r.parquet", tmp_path / "lake/r", "--key", "k", "--buckets", "2")
+    said = run("inspect", tmp_path / "lake/l", "--check")
+    assert "hottest keys" in said and "█" in said and "as they were written" in said
+    assert "common factor" in run("bucket-join", tmp_path / "lake/l", tmp_path / "lake/r")
+    run("bucket-join", tmp_path / "lake/l", tmp_path / "lake/r", "--how", "left", "--out", tmp_path / "out")
+    assert_same_rows(spark.read.parquet(str(tmp_path / "out")), theirs(lake[1], "left"))
