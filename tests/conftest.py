@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one; its seed and settings are printed once."""
+"""One Spark session for all tests of a process that need one; its seed and settings are printed once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spark():
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.default.parallelism", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", "/tmp/evenkeel-tests-warehouse")
+        .config("spark.sql.warehouse.dir", f"/tmp/evenkeel-tests-{os.getpid()}")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
