@@ -21,6 +21,8 @@ Renamed = frozenset[tuple[int, int]]
 """Pairs (relation, attribute) that are not hashed."""
 TRACKED = 64
 """The most frequent values whose bins are followed one by one when parts are weighed."""
+MOST_DIMENSIONS = 16
+"""Dimensions of a cube that the search for parts is given: 2^16 cells are more than there can be."""
 EXACT_BINS = 256
 """Up to so many parts the bins of those values are counted; beyond, they hardly share one."""
 
@@ -121,6 +123,8 @@ class CubeFitter:
             if hashed:
                 dims.append((a, hashed))
         dims += [(ROW, frozenset({i})) for i in sorted(spread | {i for i, _ in renamed})]
+        if len(dims) > MOST_DIMENSIONS:  # those that divide most rows; along the others there is one part
+            dims = sorted(dims, key=lambda d: -sum(self.groups[i].total for i in d[1]))[:MOST_DIMENSIONS]
         of = tuple(frozenset(d for d, (_, rel) in enumerate(dims) if i in rel) for i in range(len(self.groups)))
         tables = {}
         if not as_if_even:
