@@ -384,3 +384,27 @@ class StreamNotSupported(EvenkeelError):
             f"The {side} input is not a stream.",
             "read it with spark.readStream, or join batch DataFrames with ek.join.",
         )
+
+    @classmethod
+    def connect(cls) -> EvenkeelError:
+        return cls._make(
+            "Stream joins run beside the driver of a classic Spark session, and this one is a Spark Connect session.",
+            "start the query in a job of its own on the cluster; ek.join and ek.plan do run over Spark Connect.",
+        )
+
+    @classmethod
+    def option(cls, strategy: str) -> EvenkeelError:
+        return cls._make(
+            f"The strategy '{strategy}' has options that cannot be read.",
+            "write 'contrand(d=4, e=4)': the numbers of subgroups of the left and of the right units.",
+        )
+
+
+class SinkUnwritable(EvenkeelError):
+    @classmethod
+    def at(cls, path: str, error: Exception) -> EvenkeelError:
+        why = getattr(error, "strerror", None) or str(error)
+        return cls._make(
+            f"The results cannot be written to '{path}': {why}. The epoch was not committed.",
+            "make the folder writable, or free space on its disk, and start the query again.",
+        )

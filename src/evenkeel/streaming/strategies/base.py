@@ -60,6 +60,11 @@ class RoutingTable(Protocol):
     @property
     def units(self) -> int: ...
 
+    @property
+    def replicates(self) -> bool:
+        """Whether a row may be sent to several units."""
+        ...
+
     def place(self, input: str, key: Int64, row: Int64) -> Placements:
         """Where rows go, by the hash of their key (that of their content where the key is NULL) and of content."""
         ...

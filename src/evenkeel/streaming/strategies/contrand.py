@@ -32,6 +32,10 @@ class Biclique:
     strategy: str = "contrand"
     version: int = 0
 
+    @property
+    def replicates(self) -> bool:
+        return True
+
     def place(self, input: str, key: Int64, row: Int64) -> Placements:
         rows = np.arange(len(key))
         first, size = self._arrays(input)

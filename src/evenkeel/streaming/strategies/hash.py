@@ -24,6 +24,10 @@ class HashTable:
     version: int = 0
     strategy: str = "hash"
 
+    @property
+    def replicates(self) -> bool:
+        return False
+
     def place(self, input: str, key: Int64, row: Int64) -> Placements:
         return Placements.everywhere(np.mod(key, self.units))
 

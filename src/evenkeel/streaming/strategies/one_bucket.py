@@ -43,6 +43,10 @@ class Matrix:
     def _starts(self) -> Int64:
         return np.asarray(np.cumsum(self.stripes) - np.array(self.stripes), dtype=np.int64)
 
+    @property
+    def replicates(self) -> bool:
+        return True
+
     def place(self, input: str, key: Int64, row: Int64) -> Placements:
         rows = np.arange(len(row))
         sizes = np.array(self.stripes)
