@@ -56,16 +56,20 @@ def name_of(input: str, unit: int, epoch: int) -> str:
     return f"side={input}/unit={unit}/{epoch:010d}-{uuid.uuid4().hex}.parquet"
 
 
-def write_segment(root: str, input: str, unit: int, epoch: int, rows: pa.Table) -> Segment:
-    """Write rows that are sorted already. Cost: one Parquet file; nothing refers to it until it is committed."""
+def write_segment(root: str, input: str, unit: int, epoch: int, rows: pa.Table, merged: bool = False) -> Segment:
+    """Write rows that are sorted already. Cost: one Parquet file; nothing refers to it until it is committed.
+
+    Dictionaries are kept to text: building them for numbers takes ten times as long as writing the numbers. Merged
+    segments live longer and are compressed harder.
+    """
     path = name_of(input, unit, epoch)
     file = Path(root, path)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        plain = [c for c in rows.column_names if c not in (KEY, TIME) and not c.startswith("_pos")]
+        text = [f.name for f in rows.schema if pa.types.is_string(f.type)]
         pq.write_table(
-            rows, file, compression="snappy", use_dictionary=plain, write_statistics=False,
-            row_group_size=max(1, len(rows)),
+            rows, file, compression="zstd" if merged else "snappy", use_dictionary=text or False,
+            write_statistics=False, row_group_size=max(1, len(rows)),
         )  # fmt: skip
     except OSError as error:
         raise StateUnwritable.at(str(file), error) from error

@@ -57,8 +57,8 @@ def _numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def sort(rows: pa.Table, spec: JoinSpec) -> pa.Table:
-    """The rows in the order of a segment, in one piece."""
+def sort(rows: pa.Table, spec: JoinSpec, runs: bool = False) -> pa.Table:
+    """The rows in the order of a segment, in one piece; `runs` says that they are sorted runs to be merged."""
     rows = rows.combine_chunks()
     if not spec.order or not len(rows):
         return rows
@@ -73,14 +73,14 @@ def sort(rows: pa.Table, spec: JoinSpec) -> pa.Table:
         can = np.flatnonzero(~null)
         table = rows.take(pa.array(can)).combine_chunks()
         rest = rows.take(pa.array(np.flatnonzero(null)))
-        return pa.concat_tables([table.take(pa.array(_order(table, spec))), rest]).combine_chunks()
-    return rows.take(pa.array(_order(rows, spec))).combine_chunks()
+        return pa.concat_tables([table.take(pa.array(_order(table, spec, runs))), rest]).combine_chunks()
+    return rows.take(pa.array(_order(rows, spec, runs))).combine_chunks()
 
 
-def _order(rows: pa.Table, spec: JoinSpec) -> Int64:
+def _order(rows: pa.Table, spec: JoinSpec, runs: bool) -> Int64:
     columns = [_numpy(rows[c]) for c in spec.order]
     if len(columns) == 1:
-        return np.argsort(columns[0])
+        return np.argsort(columns[0], kind="stable" if runs else None)
     return np.lexsort(columns[::-1])
 
 

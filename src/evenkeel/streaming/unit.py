@@ -226,8 +226,8 @@ class UnitEpoch:
         if group:
             merged = [s for s in group if s.path]
             tables = [self.cache.get(s) for s in merged] + ([rows] if len(merged) < len(group) else [])
-            both = sort(pa.concat_tables([t.select(rows.column_names) for t in tables]), self.spec)
-            self._write(input, both)
+            both = sort(pa.concat_tables([t.select(rows.column_names) for t in tables]), self.spec, runs=True)
+            self._write(input, both, merged=True)
             self.report.removed += merged
         if len(rows) and fresh not in group:
             self._write(input, rows)
@@ -239,8 +239,8 @@ class UnitEpoch:
         found = pc.min_max(rows[TIME]).as_py()
         return found["min"], found["max"]
 
-    def _write(self, input: str, rows: pa.Table) -> None:
-        segment = write_segment(self.task.root, input, self.task.unit, self.task.epoch, rows)
+    def _write(self, input: str, rows: pa.Table, merged: bool = False) -> None:
+        segment = write_segment(self.task.root, input, self.task.unit, self.task.epoch, rows, merged)
         self.cache.put(segment, rows)
         self.report.added.append(segment)
 
