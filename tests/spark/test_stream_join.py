@@ -1,4 +1,4 @@
-"""Against Spark's own batch join: stream joins on real Structured Streaming give what a batch join of all rows gives."""
+"""Against Spark's own batch join: stream joins on Structured Streaming give what a batch join of all rows gives."""
 
 from __future__ import annotations
 
@@ -234,3 +234,21 @@ def test_sinks(spark, tmp_path, capsys):
     assert spark.table("seen").count() == memory.table.num_rows == 6
     ek.sinks.console()(rows, 4)
     assert "batch 4" in capsys.readouterr().out
+
+
+def test_units_without_rows(spark, tmp_path):
+    """Fewer rows than units, an input that is silent at first, and batches without a match."""
+    schema = "k int, v string"
+    for side, batches in (("l", [[(1, "a")], [(1, "b")]]), ("r", [[(2, "x")], [(1, "y")]])):
+        for i, rows in enumerate(batches):
+            folder = str(tmp_path / side / f"part={i}")
+            spark.createDataFrame(rows, schema).coalesce(1).write.parquet(folder)
+            for f in (tmp_path / side / f"part={i}").glob("*.parquet"):
+                os.utime(f, (1e9 + i, 1e9 + i))
+    streams = [
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / s / "part=*"))
+        for s in "lr"
+    ]
+    join = ek.stream_join(*streams, on="k", strategy="random", units=9, state=str(tmp_path / "state"))
+    _, sink = run(join, tmp_path)
+    assert sorted(sink.table.to_pylist(), key=str) == [{"k": 1, "v": "a", "v_r": "y"}, {"k": 1, "v": "b", "v_r": "y"}]

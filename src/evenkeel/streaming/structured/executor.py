@@ -43,6 +43,11 @@ class SparkExecutor:
         self._folder: Path | None = None
         self._results: DataFrame | None = None
 
+    @property
+    def cache_folder(self) -> Path:
+        """Where this machine keeps its copies of segments."""
+        return _cache(self.root).folder
+
     def start(self, plan: EpochPlan, batch: DataFrame) -> DataFrame:
         self._folder = Path(self.root, REPORTS, f"{plan.epoch:010d}-{uuid.uuid4().hex[:12]}")
         try:
