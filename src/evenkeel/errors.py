@@ -223,7 +223,7 @@ class UnreadableInput(EvenkeelError):
     def streaming(cls, side: str) -> EvenkeelError:
         return cls._make(
             f"The {side} input is a stream; ek.join and ek.plan are for batch DataFrames.",
-            "join inside foreachBatch, where every batch is a DataFrame of its own.",
+            "use ek.stream_join, or join inside foreachBatch, where every batch is a DataFrame of its own.",
         )
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/how_it_works.md", "docs/adding_a_scheme.md", "docs/range_joins.md"]
+PAGES = ["README.md", "docs/how_it_works.md", "docs/adding_a_scheme.md", "docs/range_joins.md", "docs/streams.md"]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

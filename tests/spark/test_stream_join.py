@@ -252,3 +252,34 @@ def test_units_without_rows(spark, tmp_path):
     join = ek.stream_join(*streams, on="k", strategy="random", units=9, state=str(tmp_path / "state"))
     _, sink = run(join, tmp_path)
     assert sorted(sink.table.to_pylist(), key=str) == [{"k": 1, "v": "a", "v_r": "y"}, {"k": 1, "v": "b", "v_r": "y"}]
+
+
+def test_aggregates(feed, tmp_path):
+    """A view kept by the epoch is the aggregate of the batch join, also when an epoch is run twice."""
+    (left, right), tables = feed[0](), feed[1]
+    join = ek.stream_join(left, right, "l.name = r.name AND l.x <= r.x", units=3, state=str(tmp_path / "state"))
+    left_in_view = {"n": ek.agg.count(), "total": ek.agg.sum("r.x"), "mean": ek.agg.avg("l.x - r.x"),
+                    "low": ek.agg.min("l.ts"), "high": ek.agg.max("r.name"), "known": ek.agg.count("l.k")}  # fmt: skip
+    view = ek.sinks.delta(str(tmp_path / "view"))
+    crashed = []
+
+    def crash(step, epoch):
+        if (step, epoch) == ("sunk", 1) and not crashed:
+            crashed.append(epoch)
+            raise RuntimeError("ABORT")
+
+    join.on_step = crash
+    aggregate = join.aggregate(["l.k"], **left_in_view)
+    assert "r_k" not in str(aggregate.join.join.spec.columns), "columns that nobody reads stay out of the state"
+    with pytest.raises(StreamingQueryException, match="ABORT"):
+        aggregate.start(view, checkpoint=str(tmp_path / "c"), trigger=NOW).awaitTermination()
+    aggregate.start(view, checkpoint=str(tmp_path / "c"), trigger=NOW).awaitTermination()
+    expected = (
+        tables[0].alias("l").join(tables[1].alias("r"), F.expr("l.name = r.name AND l.x <= r.x")).groupBy("l.k")
+        .agg(F.expr("count(*)"), F.expr("sum(r.x)"), F.expr("avg(l.x - r.x)"), F.expr("min(l.ts)"),
+             F.expr("max(r.name)"), F.expr("count(l.k)"))
+    )  # fmt: skip
+    got = DeltaTable(str(tmp_path / "view")).to_pyarrow_table(columns=["k", *left_in_view])
+    assert_same_rows(got, expected.toArrow())
+    with pytest.raises(ek.EvenkeelError, match="no column 'amount'"):
+        join.aggregate("l.k", total=ek.agg.sum("r.amount"))

@@ -38,8 +38,11 @@ _CACHES: dict[str, SegmentCache] = {}
 
 
 class SparkExecutor:
-    def __init__(self, join: PreparedJoin, root: str, tasks: int) -> None:
+    def __init__(
+        self, join: PreparedJoin, root: str, tasks: int, shape: Callable[[DataFrame], DataFrame] | None = None
+    ) -> None:
         self.join, self.root, self.tasks = join, root, tasks
+        self.shape = shape or join.finish
         self._folder: Path | None = None
         self._results: DataFrame | None = None
 
@@ -60,7 +63,7 @@ class SparkExecutor:
         names = self.join.result.fieldNames()
         run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names)
         self._results = moved.mapInArrow(run, self.join.result)
-        return self.join.finish(self._results)
+        return self.shape(self._results)
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
         reports = self._reports()

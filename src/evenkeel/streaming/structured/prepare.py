@@ -73,12 +73,14 @@ class PreparedJoin:
                 fields.append(T.StructField(name, self.both.schema[self.stored[side][name]].dataType))
         return T.StructType(fields)
 
-    def finish(self, joined: DataFrame) -> DataFrame:
-        """The user's own condition on what the units emit, and the user's names."""
+    def checked(self, joined: DataFrame) -> DataFrame:
+        """The user's own condition on what the units emit."""
         residual = self.bound.condition.residual_sql
-        if residual and not self.spec.preserved:
-            joined = joined.filter(residual)
-        return self.bound.project(joined)
+        return joined.filter(residual) if residual and not self.spec.preserved else joined
+
+    def finish(self, joined: DataFrame) -> DataFrame:
+        """The results as the user named them."""
+        return self.bound.project(self.checked(joined))
 
 
 def prepare(
@@ -90,7 +92,6 @@ def prepare(
     lateness: int,
     time: TimeColumns,
     suffixes: tuple[str, str] = ("", "_r"),
-    keep: dict[Side, set[int]] | None = None,
 ) -> PreparedJoin:
     join = bind(left, right, on, how, suffixes)
     if how not in ("inner", "cross") and window.kind == "none":

@@ -20,6 +20,8 @@ from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, Stream
 from evenkeel.state.table import StateTable, merged_schema
 from evenkeel.streaming.driver import Driver, EpochReport, open_state
 from evenkeel.streaming.strategies import Strategy, choose
+from evenkeel.streaming.structured.agg import Aggregate
+from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
 from evenkeel.streaming.structured.executor import SparkExecutor
 from evenkeel.streaming.structured.prepare import PreparedJoin, TimeColumns, prepare
 from evenkeel.streaming.structured.sinks import Sink
@@ -69,24 +71,65 @@ def stream_join(
     name, options = _options(strategy)
     chosen = choose(name, equality=join.spec.equality, how=kind, text=join.spec.condition)
     chosen.start(SIDES, units, options)
-    return StreamJoin(join, chosen, options, units, str(Path(state).absolute()))
+
+    def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
+        return prepare(left, right, on, kind, window_of(within), late, time)
+
+    times = [] if time is None else [time, time] if isinstance(time, str) else list(time)
+    return StreamJoin(join, chosen, options, units, str(Path(state).absolute()), (left, right), times, again)
 
 
 class StreamJoin:
     """A stream join that is not running yet."""
 
     def __init__(
-        self, join: PreparedJoin, strategy: Strategy, options: Mapping[str, int], units: int, state: str
+        self,
+        join: PreparedJoin,
+        strategy: Strategy,
+        options: Mapping[str, int],
+        units: int,
+        state: str,
+        frames: tuple[DataFrame, DataFrame],
+        times: list[str],
+        again: Callable[[DataFrame, DataFrame], PreparedJoin],
     ) -> None:
         self.join, self.strategy, self.options, self.units, self.state = join, strategy, options, units, state
         self.on_step: Callable[[str, int], None] | None = None
+        self._frames, self._times, self._again = frames, times, again
 
     def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
         """Run it. `trigger` has the arguments of Spark's `trigger`, such as {"availableNow": True}."""
+        return self._start(sink, checkpoint, trigger)
+
+    def aggregate(self, by: str | Sequence[str], **aggregates: Aggregate) -> StreamAggregate:
+        """Groups and `ek.agg` aggregates over the results, kept up to date instead of the results themselves."""
+        groups = [by] if isinstance(by, str) else list(by)
+        names = self.join.bound.names
+        read = columns_of([*groups, *(a.of for a in aggregates.values() if a.of is not None)], names)
+        frames = []
+        times: list[str | None] = [*self._times] if self._times else [None, None]
+        for side, df, time in zip(SIDES, self._frames, times, strict=True):
+            kept = read[side] | set(self.join.bound.condition.columns[side])
+            kept |= {names.index(side, time)} if time is not None else set()
+            frames.append(df.select(*(f"`{names.of(side)[i]}`" for i in sorted(kept))))
+        join = StreamJoin(
+            self._again(*frames), self.strategy, self.options, self.units, self.state, (frames[0], frames[1]),
+            self._times, self._again,
+        )  # fmt: skip
+        join.on_step = self.on_step
+        return StreamAggregate(join, groups, aggregates)
+
+    def _start(
+        self,
+        sink: Sink,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None,
+        shape: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> StreamJoinQuery:
         state = self._open(checkpoint)
         spark = self.join.both.sparkSession
         tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions", "200")))
-        executor = SparkExecutor(self.join, self.state, tasks)
+        executor = SparkExecutor(self.join, self.state, tasks, shape)
         driver = Driver(
             state, self.join.spec, self.strategy, self.units, executor, sink,
             options=self.options, on_step=self.on_step,
