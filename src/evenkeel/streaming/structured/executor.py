@@ -100,7 +100,8 @@ def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     arrays: dict[Side, str] = {}
     for side in SIDES:
         columns = ", ".join(f"`{c}`" for c in join.hashed[side])
-        row = f"xxhash64({plan.epoch}L{', ' + columns if columns else ''})"
+        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+        row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
         sql = plan.table.place_sql(side, key, row)
         assert sql is not None, "every strategy so far has its placement as an expression"
