@@ -92,16 +92,16 @@ class SegmentCache:
             return None
 
     def _trim(self) -> None:
-        """Remove what was not used for longest, until the files fit the limit."""
+        """Remove what was not used for longest, whichever state's it is, until all files fit the limit."""
         files = []
-        for entry in os.scandir(self.folder):
+        for file in self.folder.parent.glob("*/*"):
             with contextlib.suppress(OSError):
-                found = entry.stat()
-                files.append((found.st_mtime, found.st_size, entry.path))
+                found = file.stat()
+                files.append((found.st_mtime, found.st_size, file))
         total = sum(size for _, size, _ in files)
-        for _, size, path in sorted(files):
+        for _, size, file in sorted(files):
             if total <= self.limit:
                 break
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                file.unlink()
                 total -= size

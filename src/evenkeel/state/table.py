@@ -144,11 +144,19 @@ class StateTable:
         epoch = self._delta.transaction_version(self.query)
         if epoch is None:
             return Snapshot(-1)
-        progress = next((json.loads(c[_METADATA]) for c in self._delta.history() if _METADATA in c), None)
+        progress = self._progress()
         if progress is None or progress.get("epoch") != epoch:
             raise StateUnreadable.at(self.root, f"the progress of epoch {epoch} is not in its log")
         rows = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return Snapshot(epoch, tuple(_segment(r) for r in rows), progress)
+
+    def _progress(self) -> dict[str, Any] | None:
+        """What the last epoch's commit carried; a vacuum may have written to the log after it."""
+        for limit in (4, 64, None):
+            for commit in self._delta.history(limit):
+                if _METADATA in commit:
+                    return dict(json.loads(commit[_METADATA]))
+        return None
 
 
 def _partition(s: Segment) -> dict[str, str | None]:
