@@ -252,6 +252,11 @@ def test_units_without_rows(spark, tmp_path):
     join = ek.stream_join(*streams, on="k", strategy="random", units=9, state=str(tmp_path / "state"))
     _, sink = run(join, tmp_path)
     assert sorted(sink.table.to_pylist(), key=str) == [{"k": 1, "v": "a", "v_r": "y"}, {"k": 1, "v": "b", "v_r": "y"}]
+    for i, careless in enumerate([lambda df, batch: None, lambda df, batch: df.limit(1).collect()]):
+        folder = tmp_path / f"careless{i}"
+        join = ek.stream_join(*streams, on="k", units=3, state=str(folder / "state"))
+        query, _ = run(join, folder, careless)
+        assert query.status()["totals"]["pairs"] == 2, "a sink that leaves results alone leaves the state whole"
 
 
 def test_aggregates(feed, tmp_path):
