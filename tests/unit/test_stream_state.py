@@ -89,6 +89,8 @@ def test_the_cache_keeps_its_limit_and_is_never_needed(tmp_path):
     for s in kept:
         assert cache.get(s)["_key"][0].as_py() == s.epoch
     assert sum(f.stat().st_size for f in cache.folder.iterdir()) <= 100_000 + 40_000
+    cache.retain({kept[-1].path})
+    assert len(list(cache.folder.iterdir())) <= 1
     for f in cache.folder.iterdir():
         f.write_bytes(b"broken")
     fresh = SegmentCache(root, folder)

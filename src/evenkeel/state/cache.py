@@ -49,6 +49,11 @@ class SegmentCache:
         """Keep rows that were just written, so that nobody has to decode them."""
         self._write(segment.path, rows)
 
+    def retain(self, live: set[str]) -> None:
+        """Let go of segments that are no longer state: a file that is mapped keeps its place on the disk."""
+        for path in [p for p in self._open if p not in live]:
+            self.drop(path)
+
     def drop(self, path: str) -> None:
         self._open.pop(path, None)
         with contextlib.suppress(OSError):

@@ -136,11 +136,13 @@ def _units(
         context = TaskContext.get()
         assert context is not None
         here = [t for t in tasks if t.unit % parts == context.partitionId()]
+        cache = _cache(root)
+        cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
         table = pa.Table.from_batches(list(batches))
         shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]
         result = pa.schema([table.schema.field(c).with_name(n) for c, n in zip(shown, names, strict=True)])
         for task, rows in zip(here, _split(table, here, payload), strict=True):
-            unit = UnitEpoch(task, spec, _cache(root))
+            unit = UnitEpoch(task, spec, cache)
             yield from unit.results(rows, result)
             _write(folder, unit.report)
 
