@@ -61,7 +61,8 @@ class SparkExecutor:
         placed = batch.withColumn("_place", _placement(self.join, plan))
         moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
-        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names)
+        empty = self.join.arrow.append(pa.field("_place", pa.int32()))
+        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
         self._results = moved.mapInArrow(run, self.join.result)
         return self.shape(self._results)
 
@@ -128,6 +129,7 @@ def _units(
     folder: str,
     payload: dict[str, list[str]],
     names: list[str],
+    empty: pa.Schema,
 ) -> Arrow:
     """All units of one partition, one after the other."""
     root = tasks[0].root
@@ -138,7 +140,8 @@ def _units(
         here = [t for t in tasks if t.unit % parts == context.partitionId()]
         cache = _cache(root)
         cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
-        table = pa.Table.from_batches(list(batches))
+        read = list(batches)  # none at all where no row was routed to; what is due comes out all the same
+        table = pa.Table.from_batches(read, read[0].schema if read else empty)
         shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]
         result = pa.schema([table.schema.field(c).with_name(n) for c, n in zip(shown, names, strict=True)])
         for task, rows in zip(here, _split(table, here, payload), strict=True):

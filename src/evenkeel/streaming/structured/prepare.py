@@ -55,10 +55,15 @@ class PreparedJoin:
     engine: list[str]
 
     @property
+    def arrow(self) -> pa.Schema:
+        """The tagged rows' columns."""
+        return to_arrow_schema(T.StructType(self.both.schema.fields), timezone="UTC")
+
+    @property
     def schemas(self) -> dict[Side, pa.Schema]:
         """What a segment of each input holds."""
         out: dict[Side, pa.Schema] = {}
-        arrow = to_arrow_schema(T.StructType(self.both.schema.fields), timezone="UTC")
+        arrow = self.arrow
         for side in SIDES:
             out[side] = pa.schema([arrow.field(c) for c in (*self.engine, *self.stored[side].values())])
         return out
