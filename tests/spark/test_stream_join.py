@@ -224,7 +224,7 @@ def test_sinks(spark, tmp_path, capsys):
     rows = spark.range(3)
     for name in ("delta", "parquet"):
         sink = getattr(ek.sinks, name)(str(tmp_path / name))
-        for batch in (0, 1, 1, 0):  # replayed batches count once
+        for batch in (0, 0, 1, 1, 0):  # replayed batches count once
             sink(rows, batch)
     assert DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().num_rows == 6
     assert spark.read.parquet(str(tmp_path / "parquet")).count() == 6

@@ -24,7 +24,8 @@ from pyspark.sql import functions as F
 
 from evenkeel.conditions import Names
 from evenkeel.conditions.text import bind_text
-from evenkeel.errors import AmbiguousColumn, SinkUnwritable, UnparsableCondition
+from evenkeel.errors import AmbiguousColumn, SinkUnwritable, StateMismatch, UnparsableCondition
+from evenkeel.state import StateTable
 from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.sinks import DeltaSink, Sink
 from evenkeel.types import SIDES, Side
@@ -54,6 +55,8 @@ class StreamAggregate:
     def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
         """Run it. `ek.sinks.delta(path)` keeps the view itself at `path`; a callable is given the view every epoch."""
         at = sink.path if isinstance(sink, DeltaSink) else str(Path(self.join.state, VIEW))
+        if _opened(at) is not None and StateTable.find(self.join.state) is None:
+            raise StateMismatch.other_checkpoint(at, checkpoint)  # a view of another query
         tell = None if isinstance(sink, DeltaSink) else sink
 
         def merge(pairs: DataFrame, epoch: int) -> None:
@@ -93,7 +96,8 @@ class StreamAggregate:
         spark = pairs.sparkSession
         partial = self._partial(pairs)
         view = _opened(at)
-        if view is not None and (view.transaction_version("evenkeel") or -1) >= epoch >= 0:
+        seen = None if view is None else view.transaction_version("evenkeel")
+        if view is not None and seen is not None and seen >= epoch:
             return spark.createDataFrame(view.to_pyarrow_table(), self._view(partial).schema)
         if view is not None:
             before = spark.createDataFrame(view.to_pyarrow_table(columns=partial.columns), partial.schema)

@@ -24,7 +24,7 @@ from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
 from evenkeel.streaming.structured.executor import SparkExecutor
 from evenkeel.streaming.structured.prepare import PreparedJoin, TimeColumns, prepare
-from evenkeel.streaming.structured.sinks import Sink
+from evenkeel.streaming.structured.sinks import DeltaSink, Sink
 from evenkeel.streaming.windows import Tumbling, microseconds, window_of
 from evenkeel.types import SIDES, parse_how
 
@@ -130,6 +130,8 @@ class StreamJoin:
         spark = self.join.both.sparkSession
         tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions", "200")))
         executor = SparkExecutor(self.join, self.state, tasks, shape)
+        if isinstance(sink, DeltaSink):
+            sink = sink.of(state.query)
         driver = Driver(
             state, self.join.spec, self.strategy, self.units, executor, sink,
             options=self.options, on_step=self.on_step,

@@ -33,12 +33,17 @@ Sink = Callable[[DataFrame, int], None]
 class DeltaSink:
     """Spark writes the batch's files; `deltalake` commits them in one transaction."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, query: str = "evenkeel") -> None:
+        self.path, self.query = path, query
+
+    def of(self, query: str) -> DeltaSink:
+        """The same sink for one query: several may append to one table, each with its own batches."""
+        return DeltaSink(self.path, query)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         table = self._open(df)
-        if (table.transaction_version("evenkeel") or -1) >= batch_id and batch_id >= 0:
+        seen = table.transaction_version(self.query)
+        if seen is not None and seen >= batch_id:
             return
         folder = f"batch-{batch_id:010d}-{uuid.uuid4().hex[:12]}"
         df.write.parquet(str(Path(self.path, folder)))
@@ -49,7 +54,7 @@ class DeltaSink:
             if rows:
                 name = f"{folder}/{file.name}"
                 added.append(AddAction(name, file.stat().st_size, {}, now, True, json.dumps({"numRecords": rows})))
-        properties = CommitProperties(app_transactions=[Transaction("evenkeel", batch_id)], max_commit_retries=5)
+        properties = CommitProperties(app_transactions=[Transaction(self.query, batch_id)], max_commit_retries=5)
         try:
             table.create_write_transaction(added, "append", table.schema(), commit_properties=properties)
         except DeltaError as error:
