@@ -19,6 +19,8 @@ LAYERS = (
     *("simulate", "state", "spark", "batch", "bucketed", "streaming", "testing", "demo", "cli", "dashboard"),
 )
 WITHOUT_SPARK = LAYERS[: LAYERS.index("spark")]
+# The engine of stream joins runs without Spark too: only its adapter knows it.
+SPARK_ADAPTERS = {"streaming": "structured"}
 # The package itself gathers the public names; what is above it is for people who run it, not for importers.
 ABOVE_PACKAGE = ("testing", "demo", "cli")
 CLASSIC_ONLY = ("_jvm", "_jdf", "_jsc", "rdd")
@@ -56,6 +58,9 @@ def complaints(node: ast.AST, layer: str, package: tuple[str, ...]) -> Iterator[
     for name in imported(node, package):
         if name[0] == "pyspark" and layer in WITHOUT_SPARK:
             yield f"{layer} must not import pyspark"
+        adapter = SPARK_ADAPTERS.get(layer)
+        if name[0] == "pyspark" and adapter is not None and adapter not in package:
+            yield f"{layer} must not import pyspark outside {layer}.{adapter}"
         if name[0] == PACKAGE and not may_import(layer, layer_of(name)):
             yield f"{layer} must not import {layer_of(name)}"
 

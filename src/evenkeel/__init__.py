@@ -4,6 +4,9 @@ from evenkeel import bucketed
 from evenkeel.batch import JoinPlan, MultiJoinPlan, join, multi_join, plan, plan_multi
 from evenkeel.errors import EvenkeelError
 from evenkeel.report import LoadReport
+from evenkeel.streaming.structured import agg, sinks
+from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery, stream_join
+from evenkeel.streaming.windows import tumbling
 
 __version__ = "0.1.0"
 __all__ = [
@@ -11,10 +14,16 @@ __all__ = [
     "JoinPlan",
     "LoadReport",
     "MultiJoinPlan",
+    "StreamJoin",
+    "StreamJoinQuery",
     "__version__",
+    "agg",
     "bucketed",
     "join",
     "multi_join",
     "plan",
     "plan_multi",
+    "sinks",
+    "stream_join",
+    "tumbling",
 ]

@@ -171,3 +171,8 @@ def _hash_block(block: npt.NDArray[np.uint8], seed: _U64) -> _U64:
     return _finish(h)
 
 
+def rehash(values: Int64) -> Int64:
+    """The hash of each number, as Spark's `xxhash64` of a BIGINT; faster than going through Arrow."""
+    with np.errstate(over="ignore"):
+        seed = np.full(len(values), SPARK_SEED, dtype=np.uint64)
+        return _hash_long(values, seed).view(np.int64)

@@ -1,0 +1,37 @@
+"""All strategies, in the order they are listed to users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.streaming.strategies.base import RoutingTable, Strategy
+from evenkeel.streaming.strategies.contrand import ContRand
+from evenkeel.streaming.strategies.hash import Hash
+from evenkeel.streaming.strategies.one_bucket import OneBucket
+from evenkeel.streaming.strategies.random import Random
+
+STRATEGIES: tuple[Strategy, ...] = (Hash(), Random(), ContRand(), OneBucket())
+
+
+def strategy_named(name: str) -> Strategy:
+    for strategy in STRATEGIES:
+        if strategy.name == name:
+            return strategy
+    raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
+
+
+def choose(name: str, *, equality: bool, how: str, text: str) -> Strategy:
+    """The strategy asked for, if it can run this join; `auto` hashes what has a key and spreads what has none."""
+    asked = name if name != "auto" else ("hash" if equality else "random")
+    strategy = strategy_named(asked)
+    if strategy.needs_equality and not equality:
+        raise StreamNotSupported.needs_equality(asked, text)
+    if how not in ("inner", "cross") and not strategy.together:
+        raise StreamNotSupported.outer_strategy(how, asked)
+    return strategy
+
+
+def table_from_json(doc: Mapping[str, Any]) -> RoutingTable:
+    return strategy_named(str(doc["strategy"])).from_json(doc)

@@ -1,0 +1,148 @@
+"""Online aggregation: partial views are made where the pairs are, and merged into one view every epoch.
+
+    units      pairs of the epoch, grouped in the task that found them (Spark's partial aggregation)
+    merger     the view so far and the epoch's partial view, grouped again; written in one Delta transaction
+
+Invariant: version e of the view is the aggregate of all results up to epoch e: the transaction (query, epoch) goes in
+with the view, so an epoch that is run again is not added twice. Inputs are cut down to the columns that condition,
+groups and aggregates read before they reach the router.
+Cost: the view passes through the driver once an epoch: it is meant to be far smaller than the streams.
+Source: BiStream, section 3.4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenkeel.conditions import Names
+from evenkeel.conditions.text import bind_text
+from evenkeel.errors import AmbiguousColumn, SinkUnwritable, StateMismatch, UnparsableCondition
+from evenkeel.state import StateTable
+from evenkeel.streaming.structured.agg import Aggregate
+from evenkeel.streaming.structured.sinks import DeltaSink, Sink
+from evenkeel.types import SIDES, Side
+
+if TYPE_CHECKING:
+    from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery
+
+VIEW = "_evenkeel-view"
+_PARTIAL: dict[str, Callable[[Column], Column]] = {"sum": F.sum, "min": F.min, "max": F.max, "count": F.count}
+
+
+class StreamAggregate:
+    """An aggregate over a stream join that is not running yet."""
+
+    def __init__(self, join: StreamJoin, by: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
+        self.join, self.aggregates = join, dict(aggregates)
+        names = join.join.bound.names
+        self.groups = dict(zip(_group_names(by, list(aggregates)), (_bound(b, names) for b in by), strict=True))
+        self.exprs = {n: _bound(a.of, names) for n, a in aggregates.items() if a.of is not None}
+        try:  # Spark's analyzer sees it all before anything starts
+            both = join.join.bound.left.crossJoin(join.join.bound.right)
+            self._view(self._partial(both))
+        except AnalysisException as error:
+            message = next((t for t in str(error).split(" SQLSTATE")[0].splitlines() if t.strip()), "")
+            raise UnparsableCondition.refused_by_spark(", ".join([*by, *self.exprs.values()]), message) from None
+
+    def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
+        """Run it. `ek.sinks.delta(path)` keeps the view itself at `path`; a callable is given the view every epoch."""
+        at = sink.path if isinstance(sink, DeltaSink) else str(Path(self.join.state, VIEW))
+        if _opened(at) is not None and StateTable.find(self.join.state) is None:
+            raise StateMismatch.other_checkpoint(at, checkpoint)  # a view of another query
+        tell = None if isinstance(sink, DeltaSink) else sink
+
+        def merge(pairs: DataFrame, epoch: int) -> None:
+            view = self._merge(at, pairs, epoch)
+            if tell is not None:
+                tell(view, epoch)
+
+        return self.join._start(merge, checkpoint, trigger, shape=self.join.join.checked)
+
+    def _partial(self, pairs: DataFrame) -> DataFrame:
+        """One row a group: sums, counts, least and greatest values, which can be merged with others'."""
+        columns = []
+        for name, a in self.aggregates.items():
+            value = F.expr(self.exprs[name]) if name in self.exprs else F.lit(1)
+            if a.kind == "avg":
+                columns += [F.sum(value).alias(f"_{name}_sum"), F.count(value).alias(f"_{name}_count")]
+            else:
+                columns.append(_PARTIAL[a.kind](value).alias(name))
+        return pairs.groupBy(*(F.expr(sql).alias(n) for n, sql in self.groups.items())).agg(*columns)
+
+    def _view(self, partial: DataFrame) -> DataFrame:
+        """Partial views merged; the columns keep the types they have."""
+        kinds = {f.name: f.dataType for f in partial.schema}
+        columns = []
+        for name, a in self.aggregates.items():
+            parts = [f"_{name}_sum", f"_{name}_count"] if a.kind == "avg" else [name]
+            for part in parts:
+                merge = {"min": F.min, "max": F.max}.get(a.kind, F.sum)
+                columns.append(merge(F.col(part)).cast(kinds[part]).alias(part))
+        merged = partial.groupBy(*(F.col(f"`{n}`") for n in self.groups)).agg(*columns)
+        for name, a in self.aggregates.items():
+            if a.kind == "avg":
+                merged = merged.withColumn(name, F.try_divide(f"_{name}_sum", f"_{name}_count"))
+        return merged
+
+    def _merge(self, at: str, pairs: DataFrame, epoch: int) -> DataFrame:
+        spark = pairs.sparkSession
+        partial = self._partial(pairs)
+        view = _opened(at)
+        seen = None if view is None else view.transaction_version("evenkeel")
+        if view is not None and seen is not None and seen >= epoch:
+            return spark.createDataFrame(view.to_pyarrow_table(), self._view(partial).schema)
+        if view is not None:
+            before = spark.createDataFrame(view.to_pyarrow_table(columns=partial.columns), partial.schema)
+            partial = before.unionAll(partial)
+        merged = self._view(partial)
+        table = merged.toArrow()
+        try:
+            Path(at).mkdir(parents=True, exist_ok=True)
+            write_deltalake(
+                at, table, mode="overwrite",
+                commit_properties=CommitProperties(app_transactions=[Transaction("evenkeel", epoch)]),
+            )  # fmt: skip
+        except (DeltaError, OSError) as error:
+            raise SinkUnwritable.at(at, error) from error
+        return spark.createDataFrame(table, merged.schema)
+
+
+def _opened(at: str) -> DeltaTable | None:
+    try:
+        return DeltaTable(at)
+    except TableNotFoundError:
+        return None
+
+
+def _bound(text: str, names: Names) -> str:
+    return bind_text(text, 0, len(text), names).sql
+
+
+def columns_of(texts: Sequence[str], names: Names) -> dict[Side, set[int]]:
+    """Which columns of each input the expressions read."""
+    out: dict[Side, set[int]] = {s: set() for s in SIDES}
+    for text in texts:
+        found = bind_text(text, 0, len(text), names).columns
+        for side in SIDES:
+            out[side] |= found[side]
+    return out
+
+
+def _group_names(by: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """'l.cell' is called cell in the view, unless that name is taken."""
+    out: list[str] = []
+    for text in by:
+        short = text.rpartition(".")[2].strip("`")
+        name = short if short.isidentifier() and short not in (*out, *taken) else text.replace(".", "_")
+        if name in (*out, *taken):
+            raise AmbiguousColumn.in_result(name, ("", ""))
+        out.append(name)
+    return out

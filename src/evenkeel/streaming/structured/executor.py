@@ -1,0 +1,178 @@
+"""The units of an epoch as Spark tasks: one exchange by unit, one pass in Arrow, reports in files beside the state.
+
+    tagged rows -- placements, by Spark's own expressions -- repartitionById(unit) -- units in Arrow -- results
+
+One Spark job an epoch, started by whoever consumes the results. A task writes its segments and, when its results
+have all been taken, a report; the driver reads one report a unit. A task that runs twice leaves a second report of
+the same content and segments that nobody refers to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenkeel.errors import StateUnwritable
+from evenkeel.state import Segment, SegmentCache
+from evenkeel.state.segment import KEY
+from evenkeel.streaming.driver import EpochPlan
+from evenkeel.streaming.spec import INPUTS, JoinSpec
+from evenkeel.streaming.strategies.base import FLAGS
+from evenkeel.streaming.structured.prepare import PreparedJoin
+from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
+from evenkeel.types import SIDES, Side
+
+REPORTS = "_evenkeel"
+_CACHES: dict[str, SegmentCache] = {}
+
+
+class SparkExecutor:
+    def __init__(
+        self, join: PreparedJoin, root: str, tasks: int, shape: Callable[[DataFrame], DataFrame] | None = None
+    ) -> None:
+        self.join, self.root, self.tasks = join, root, tasks
+        self.shape = shape or join.finish
+        self._folder: Path | None = None
+        self._results: DataFrame | None = None
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where this machine keeps its copies of segments."""
+        return _cache(self.root).folder
+
+    def start(self, plan: EpochPlan, batch: DataFrame) -> DataFrame:
+        self._folder = Path(self.root, REPORTS, f"{plan.epoch:010d}-{uuid.uuid4().hex[:12]}")
+        try:
+            self._folder.mkdir(parents=True)
+        except OSError as error:
+            raise StateUnwritable.at(str(self._folder), error) from error
+        parts = min(self.tasks, plan.table.units)
+        placed = batch.withColumn("_place", _placement(self.join, plan))
+        moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
+        names = self.join.result.fieldNames()
+        empty = self.join.arrow.append(pa.field("_place", pa.int32()))
+        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
+        self._results = moved.mapInArrow(run, self.join.result)
+        return self.shape(self._results)
+
+    def finish(self, plan: EpochPlan) -> list[UnitReport]:
+        reports = self._reports()
+        if len(reports) < len(plan.tasks):  # the sink did not ask for all results
+            assert self._results is not None
+            self._results.write.format("noop").mode("overwrite").save()
+            reports = self._reports()
+        missing = [t.unit for t in plan.tasks if t.unit not in reports]
+        assert not missing, f"units {missing} did not report"
+        return [reports[t.unit] for t in plan.tasks]
+
+    def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder.parent, ignore_errors=True)
+        cache = _cache(self.root)
+        for segment in removed:
+            cache.drop(segment.path)
+
+    def _reports(self) -> dict[int, UnitReport]:
+        assert self._folder is not None
+        out: dict[int, UnitReport] = {}
+        for file in sorted(self._folder.glob("unit-*.json")):
+            report = UnitReport.from_json(json.loads(file.read_text()))
+            out.setdefault(report.unit, report)
+        return out
+
+
+def _payload(join: PreparedJoin) -> dict[str, list[str]]:
+    return {s: [*join.engine, *join.stored[s].values()] for s in SIDES}
+
+
+def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
+    """Each row's placements as `_place`, one row a placement."""
+    arrays: dict[Side, str] = {}
+    for side in SIDES:
+        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
+        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+        row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+        key = f"coalesce({KEY}, {row})" if join.spec.equality else row
+        sql = plan.table.place_sql(side, key, row)
+        assert sql is not None, "every strategy so far has its placement as an expression"
+        arrays[side] = sql
+    if not plan.table.replicates:
+        return F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']}[0] ELSE {arrays['right']}[0] END")
+    return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
+
+
+def _cache(root: str) -> SegmentCache:
+    """One cache a process: workers live on from epoch to epoch."""
+    if root not in _CACHES:
+        _CACHES[root] = SegmentCache(root)
+    return _CACHES[root]
+
+
+Arrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _units(
+    spec: JoinSpec,
+    tasks: Sequence[UnitTask],
+    parts: int,
+    folder: str,
+    payload: dict[str, list[str]],
+    names: list[str],
+    empty: pa.Schema,
+) -> Arrow:
+    """All units of one partition, one after the other."""
+    root = tasks[0].root
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        here = [t for t in tasks if t.unit % parts == context.partitionId()]
+        cache = _cache(root)
+        cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
+        read = list(batches)  # none at all where no row was routed to; what is due comes out all the same
+        table = pa.Table.from_batches(read, read[0].schema if read else empty)
+        shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]
+        result = pa.schema([table.schema.field(c).with_name(n) for c, n in zip(shown, names, strict=True)])
+        for task, rows in zip(here, _split(table, here, payload), strict=True):
+            unit = UnitEpoch(task, spec, cache)
+            yield from unit.results(rows, result)
+            _write(folder, unit.report)
+
+    return run
+
+
+def _split(
+    table: pa.Table, tasks: Sequence[UnitTask], payload: dict[str, list[str]]
+) -> Iterator[dict[str, tuple[pa.Table, Any]]]:
+    """The rows of each unit, by input."""
+    place, side = (np.asarray(table[c]) for c in ("_place", "_side"))
+    group = (place // FLAGS) * 2 + side
+    order = np.argsort(group, kind="stable")
+    grouped = group[order]
+    for task in tasks:
+        rows: dict[str, tuple[pa.Table, Any]] = {}
+        for i, input in enumerate(INPUTS):
+            a, b = np.searchsorted(grouped, [task.unit * 2 + i, task.unit * 2 + i + 1])
+            at = order[a:b]
+            rows[input] = table.select(payload[input]).take(pa.array(at)), place[at].astype(np.int64)
+        yield rows
+
+
+def _write(folder: str, report: UnitReport) -> None:
+    part = Path(folder, f".{uuid.uuid4().hex}")
+    try:
+        part.write_text(json.dumps(report.to_json()))
+        os.replace(part, Path(folder, f"unit-{report.unit:05d}-{part.name[1:]}.json"))
+    except OSError as error:
+        raise StateUnwritable.at(folder, error) from error

@@ -1,0 +1,281 @@
+"""`ek.stream_join`: a request, and the query that runs it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import sys
+import time as clock
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, StreamNotSupported, UnreadableInput
+from evenkeel.state.table import StateTable, merged_schema
+from evenkeel.streaming.driver import Driver, EpochReport, open_state
+from evenkeel.streaming.strategies import Strategy, choose
+from evenkeel.streaming.structured.agg import Aggregate
+from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
+from evenkeel.streaming.structured.executor import SparkExecutor
+from evenkeel.streaming.structured.prepare import PreparedJoin, TimeColumns, prepare
+from evenkeel.streaming.structured.sinks import DeltaSink, Sink
+from evenkeel.streaming.windows import Tumbling, microseconds, window_of
+from evenkeel.types import SIDES, parse_how
+
+logger = logging.getLogger("evenkeel.streaming")
+MARK = "evenkeel.json"
+"""A file in the checkpoint that names the state it belongs to."""
+MOST_UNITS = 4096
+
+
+def stream_join(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str] | None,
+    how: str = "inner",
+    *,
+    within: str | dt.timedelta | Tumbling | None = None,
+    time: TimeColumns = None,
+    lateness: str | dt.timedelta = "0 seconds",
+    strategy: str = "auto",
+    units: int = 8,
+    state: str,
+) -> StreamJoin:
+    """Join two streaming DataFrames; nothing runs until `start`.
+
+    `on` and `how` are those of `ek.join`. `within` bounds the time between the rows of a pair ('10 minutes', both
+    ends included), or puts them into the same window (`ek.tumbling('10 minutes')`); without it every pair of the
+    whole history counts. `time` names the event time. Rows older than the watermark (the smaller of the inputs'
+    newest times, less `lateness`) are counted and left out. `strategy` may carry options: 'contrand(d=4, e=4)'.
+    """
+    for side, df in zip(SIDES, (left, right), strict=True):
+        if not isinstance(df, DataFrame):
+            raise UnreadableInput.not_a_frame(side, df)
+        if not df.isStreaming:
+            raise StreamNotSupported.not_streaming(side)
+    if not isinstance(state, (str, Path)) or "://" in str(state):
+        raise StateUnreadable.not_a_folder(str(state))
+    if isinstance(units, bool) or not isinstance(units, int) or not 1 <= units <= MOST_UNITS:
+        raise InvalidUnits.of(units)
+    if type(left).__module__.startswith("pyspark.sql.connect"):
+        raise StreamNotSupported.connect()
+    kind = parse_how(how)
+    late = microseconds("lateness", lateness, zero=True)
+    join = prepare(left, right, on, kind, window_of(within), late, time)
+    name, options = _options(strategy)
+    chosen = choose(name, equality=join.spec.equality, how=kind, text=join.spec.condition)
+    chosen.start(SIDES, units, options)
+
+    def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
+        return prepare(left, right, on, kind, window_of(within), late, time)
+
+    times = [] if time is None else [time, time] if isinstance(time, str) else list(time)
+    return StreamJoin(join, chosen, options, units, str(Path(state).absolute()), (left, right), times, again)
+
+
+class StreamJoin:
+    """A stream join that is not running yet."""
+
+    def __init__(
+        self,
+        join: PreparedJoin,
+        strategy: Strategy,
+        options: Mapping[str, int],
+        units: int,
+        state: str,
+        frames: tuple[DataFrame, DataFrame],
+        times: list[str],
+        again: Callable[[DataFrame, DataFrame], PreparedJoin],
+    ) -> None:
+        self.join, self.strategy, self.options, self.units, self.state = join, strategy, options, units, state
+        self.on_step: Callable[[str, int], None] | None = None
+        self._frames, self._times, self._again = frames, times, again
+
+    def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
+        """Run it. `trigger` has the arguments of Spark's `trigger`, such as {"availableNow": True}."""
+        return self._start(sink, checkpoint, trigger)
+
+    def aggregate(self, by: str | Sequence[str], **aggregates: Aggregate) -> StreamAggregate:
+        """Groups and `ek.agg` aggregates over the results, kept up to date instead of the results themselves."""
+        groups = [by] if isinstance(by, str) else list(by)
+        names = self.join.bound.names
+        read = columns_of([*groups, *(a.of for a in aggregates.values() if a.of is not None)], names)
+        frames = []
+        times: list[str | None] = [*self._times] if self._times else [None, None]
+        for side, df, time in zip(SIDES, self._frames, times, strict=True):
+            kept = read[side] | set(self.join.bound.condition.columns[side])
+            kept |= {names.index(side, time)} if time is not None else set()
+            frames.append(df.select(*(f"`{names.of(side)[i]}`" for i in sorted(kept))))
+        join = StreamJoin(
+            self._again(*frames), self.strategy, self.options, self.units, self.state, (frames[0], frames[1]),
+            self._times, self._again,
+        )  # fmt: skip
+        join.on_step = self.on_step
+        return StreamAggregate(join, groups, aggregates)
+
+    def _start(
+        self,
+        sink: Sink,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None,
+        shape: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> StreamJoinQuery:
+        state = self._open(checkpoint)
+        spark = self.join.both.sparkSession
+        tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions", "200")))
+        executor = SparkExecutor(self.join, self.state, tasks, shape)
+        if isinstance(sink, DeltaSink):
+            sink = sink.of(state.query)
+        driver = Driver(
+            state, self.join.spec, self.strategy, self.units, executor, sink,
+            options=self.options, on_step=self.on_step,
+        )  # fmt: skip
+        query = StreamJoinQuery(driver)
+        writer = self.join.both.writeStream.foreachBatch(query.run).option("checkpointLocation", checkpoint)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        query.query = writer.start()
+        return query
+
+    def _open(self, checkpoint: str) -> StateTable:
+        """The state, if it and the checkpoint belong together. Nothing has been read by then."""
+        mark = Path(checkpoint, MARK)
+        known = json.loads(mark.read_text())["query"] if mark.exists() else None
+        schema = merged_schema(self.join.schemas.values())
+        state = open_state(
+            self.state, self.join.spec, self.strategy.name, self.units, self.options, schema,
+            known or uuid.uuid4().hex,
+        )  # fmt: skip
+        begun = Path(checkpoint, "commits").exists() and any(Path(checkpoint, "commits").iterdir())
+        if known is None and (begun or state.snapshot.epoch >= 0):
+            raise StateMismatch.other_checkpoint(self.state, checkpoint)
+        if known is not None and (known != state.query or (begun and state.snapshot.epoch < 0)):
+            raise StateMismatch.other_checkpoint(self.state, checkpoint)
+        if known is None:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            part = mark.with_suffix(".part")
+            part.write_text(json.dumps({"query": state.query, "state": self.state}))
+            part.replace(mark)
+        return state
+
+
+class StreamJoinQuery:
+    """A running stream join."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.query: StreamingQuery | None = None
+        self.history: list[EpochReport] = []
+
+    def run(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch; Spark calls it."""
+        report = self.driver.run(batch_id, batch)
+        if report is None:
+            logger.info("epoch %d was committed before: skipped", batch_id)
+            return
+        self.history.append(replace(report, units=[]))
+        logger.info("%s", self._line(report))
+        if sum(report.late.values()):
+            logger.warning("epoch %d: %s late rows were left out", report.epoch, report.late)
+
+    def status(self) -> dict[str, Any]:
+        """The last epoch and the state, as plain values."""
+        snapshot, last = self.driver.state.snapshot, self.driver.last
+        progress = snapshot.progress
+        newest = [t for t in progress.get("newest", {}).values() if t is not None]
+        mark = progress.get("watermark")
+        out: dict[str, Any] = {
+            "epoch": snapshot.epoch,
+            "strategy": self.driver.table.strategy,
+            "routing_version": self.driver.table.version,
+            "units": self.driver.table.units,
+            "watermark": _time(mark),
+            "lag_seconds": (max(newest) - mark) / 1e6 if newest and mark is not None else None,
+            "state_rows": snapshot.rows,
+            "state_bytes": snapshot.size,
+            "segments": len(snapshot.segments),
+            "totals": dict(progress.get("totals", {})),
+            "active": self.isActive,
+        }
+        if last is not None:
+            heaviest = max(last.units, key=lambda u: sum(u.received.values()) + u.pairs)
+            out |= {
+                "rows": last.rows, "late": last.late, "pairs": last.pairs, "seconds": last.seconds,
+                "rows_per_second": last.rows_per_second, "heaviest_unit": heaviest.unit,
+            }  # fmt: skip
+        return out
+
+    def loads(self) -> list[dict[str, Any]]:
+        """A record a unit, of the last epoch: rows stored, received and probing, pairs, seconds."""
+        loads = self.driver.loads
+        return [] if loads is None else [{"epoch": loads.epoch, **asdict(u), "work": u.work} for u in loads.units]
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """State that changed its unit; none, as the strategies so far keep their first routing table."""
+        return []
+
+    @property
+    def isActive(self) -> bool:
+        return self.query is not None and bool(self.query.isActive)
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """As Spark's: returns when the query ends, and raises what ended it."""
+        assert self.query is not None
+        found: bool | None = self.query.awaitTermination(timeout)
+        return found
+
+    def processAllAvailable(self) -> None:
+        assert self.query is not None
+        self.query.processAllAvailable()
+
+    def watch(self, every: float = 1.0) -> None:
+        """A line in the terminal that follows the query until it ends."""
+        while self.isActive:
+            self._show()
+            clock.sleep(every)
+        self._show()
+        print(file=sys.stderr)
+
+    def _show(self) -> None:
+        if self.driver.last is not None:
+            print(f"\r{self._line(self.driver.last)}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _line(self, report: EpochReport) -> str:
+        heaviest = max(report.units, key=lambda u: sum(u.received.values()) + u.pairs)
+        share = (sum(heaviest.received.values()) + heaviest.pairs) / max(1, report.sent + report.pairs)
+        lag = self.status()["lag_seconds"]
+        return (
+            f"epoch {report.epoch}: {report.rows_per_second:,.0f} rows/s, {report.seconds:.2f} s, "
+            f"{report.pairs:,} pairs, state {report.state_rows:,} rows {report.state_bytes / 1e6:,.1f} MB, "
+            f"heaviest unit {heaviest.unit} ({share:.0%})" + (f", lag {lag:.1f} s" if lag is not None else "")
+        )
+
+
+def _time(micros: int | None) -> str | None:
+    if micros is None:
+        return None
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)).isoformat()
+
+
+def _options(strategy: str) -> tuple[str, dict[str, int]]:
+    """'contrand(d=4, e=2)' as its name and its options."""
+    name, bracket, rest = str(strategy).partition("(")
+    if not bracket:
+        return name, {}
+    options: dict[str, int] = {}
+    for part in rest.rstrip(")").split(","):
+        key, sign, value = (w.strip() for w in part.partition("="))
+        if not sign or not value.isdigit() or int(value) < 1 or name.strip() != "contrand" or key not in ("d", "e"):
+            raise StreamNotSupported.option(strategy)
+        options[key] = int(value)
+    return name.strip(), options

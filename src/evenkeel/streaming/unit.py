@@ -1,0 +1,255 @@
+"""One unit in one epoch: probe what it holds, join the epoch's own rows, write what it is to hold, report.
+
+    for each input, in order:   its rows probe the other inputs' segments, and what earlier inputs store now
+    rows that are due:          preserved rows that can find no more partners are emitted with what they found
+    rows to store:              one new segment an input, merged with small ones if a tier is full
+    report:                     segments added and removed, rows counted, newest times
+
+Invariant: results and report are functions of the segments and the rows alone, so an attempt that is run again gives
+the same; what it wrote before is never referred to. Memory: the unit's rows of the epoch and one piece of pairs.
+Source: BiStream, sections 3.2.1 (joiner) and 3.3 (chained index).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenkeel.state import Segment, SegmentCache, Tiers, write_segment
+from evenkeel.state.segment import TIME
+from evenkeel.streaming.joiner import PAIRS, Run, probe, sort
+from evenkeel.streaming.spec import INPUTS, JoinSpec
+from evenkeel.streaming.strategies.base import PRIMARY, PROBE, STORE
+from evenkeel.types import Bool, Int64
+
+BATCH = 1 << 16
+"""Rows of a result batch; the last one may be smaller."""
+
+
+@dataclass(frozen=True)
+class UnitTask:
+    """What a unit needs to know of the epoch."""
+
+    unit: int
+    epoch: int
+    root: str
+    segments: Mapping[str, tuple[Segment, ...]]
+    watermark: int | None = None
+    due: tuple[int | None, int | None] = (None, None)
+    """Preserved rows from the first time up to the second are emitted now."""
+    tiers: Tiers = field(default_factory=Tiers)
+
+
+@dataclass
+class UnitReport:
+    """What a unit did; it becomes part of the commit, or of nothing."""
+
+    unit: int
+    epoch: int
+    rows: dict[str, int] = field(default_factory=dict)
+    """Input rows, each counted in one unit."""
+    late: dict[str, int] = field(default_factory=dict)
+    null_keys: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, int] = field(default_factory=dict)
+    probing: dict[str, int] = field(default_factory=dict)
+    newest: dict[str, int | None] = field(default_factory=dict)
+    pairs: int = 0
+    emitted: int = 0
+    """Rows of the result that are no pairs: unmatched, or matched once for all."""
+    added: list[Segment] = field(default_factory=list)
+    removed: list[Segment] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        doc = dict(self.__dict__)
+        doc["added"] = [s.to_json() for s in self.added]
+        doc["removed"] = [s.to_json() for s in self.removed]
+        return doc
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> UnitReport:
+        report = cls(**doc)
+        report.added = [Segment.from_json(s) for s in doc["added"]]
+        report.removed = [Segment.from_json(s) for s in doc["removed"]]
+        return report
+
+
+class UnitEpoch:
+    """Run it by iterating over `results`; `report` is complete when they are exhausted."""
+
+    def __init__(self, task: UnitTask, spec: JoinSpec, cache: SegmentCache) -> None:
+        self.task, self.spec, self.cache = task, spec, cache
+        self.report = UnitReport(task.unit, task.epoch)
+        self._runs: dict[str, Run] = {}
+
+    def results(self, rows: Mapping[str, tuple[pa.Table, Int64]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """`rows` by input: prepared rows and their placement codes. `schema` is the result's."""
+        started = time.perf_counter()
+        pieces: list[pa.Table] = []
+        waiting = 0
+        for piece in self._pieces(rows, schema):
+            pieces.append(piece)
+            waiting += len(piece)
+            if waiting >= BATCH:
+                yield from pa.concat_tables(pieces).combine_chunks().to_batches(max_chunksize=PAIRS)
+                pieces, waiting = [], 0
+        if waiting:
+            yield from pa.concat_tables(pieces).combine_chunks().to_batches(max_chunksize=PAIRS)
+        self.report.seconds = time.perf_counter() - started
+
+    def _pieces(self, rows: Mapping[str, tuple[pa.Table, Int64]], schema: pa.Schema) -> Iterator[pa.Table]:
+        store: dict[str, pa.Table] = {}
+        probing: dict[str, Run] = {}
+        stored: dict[str, Run] = {}
+        for input in INPUTS:
+            table, codes = rows[input]
+            table, codes = self._in_time(input, table, codes)
+            to_store, to_probe = (codes & STORE) > 0, (codes & PROBE) > 0
+            self.report.received[input] = len(table)
+            table, (to_store, to_probe) = self._sorted(input, table, [to_store, to_probe])
+            self.report.probing[input] = int(to_probe.sum())
+            store[input] = _where(table, to_store)
+            probing[input] = Run(_where(table, to_probe), self.spec)
+            stored[input] = Run(store[input], self.spec) if not to_store.all() else Run(table, self.spec)
+        if self.spec.pairs:
+            for i, input in enumerate(INPUTS):
+                for other in INPUTS:
+                    if other == input or not len(probing[input]):
+                        continue
+                    for segment in self.task.segments[other]:
+                        yield from self._pairs(self._run(segment), probing[input], input, schema)
+                    if INPUTS.index(other) < i:
+                        yield from self._pairs(stored[other], probing[input], input, schema)
+        yield from self._due(schema)
+        for input in INPUTS:
+            self._store(input, store[input])
+
+    def _in_time(self, input: str, rows: pa.Table, codes: Int64) -> tuple[pa.Table, Int64]:
+        """Count the rows, and leave out those that are late or, for a window, have no time at all."""
+        primary = (codes & PRIMARY) > 0
+        self.report.rows[input] = int(primary.sum())
+        self.report.newest[input] = pc.max(rows[TIME]).as_py() if self.spec.time and len(rows) else None
+        if not self.spec.time or not len(rows):
+            self.report.late[input] = 0
+            return rows, codes
+        late = np.asarray(rows[TIME].is_null())
+        if self.task.watermark is not None:
+            late |= np.asarray(pc.fill_null(pc.less(rows[TIME], self.task.watermark), False))
+        self.report.late[input] = int((late & primary).sum())
+        if not late.any():
+            return rows, codes
+        return rows.filter(pa.array(~late)), codes[~late]
+
+    def _sorted(self, input: str, rows: pa.Table, flags: list[Bool]) -> tuple[pa.Table, list[Bool]]:
+        """Sorted, the flags along with the rows; rows that match nothing are dropped unless the result shows them."""
+        marked = rows.append_column("_flags", pa.array(flags[0] * 2 + flags[1]))
+        table = sort(marked, self.spec)
+        run = Run(table, self.spec)
+        self.report.null_keys[input] = len(run) - run.valid
+        if input not in self.spec.preserved and run.valid < len(run):
+            table = table.slice(0, run.valid).combine_chunks()
+        packed = np.asarray(table["_flags"])
+        return table.drop_columns(["_flags"]), [(packed & 2) > 0, (packed & 1) > 0]
+
+    def _run(self, segment: Segment) -> Run:
+        """The segment, opened once an epoch."""
+        if segment.path not in self._runs:
+            self._runs[segment.path] = Run(self.cache.get(segment), self.spec)
+        return self._runs[segment.path]
+
+    def _pairs(self, stored: Run, probing: Run, input: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        for s, p in probe(stored, probing, self.spec, input):
+            self.report.pairs += len(s)
+            left, right = ((probing, p), (stored, s)) if input == "left" else ((stored, s), (probing, p))
+            columns = [
+                run.column(name).take(pa.array(at))
+                for side, (run, at) in zip(INPUTS, (left, right), strict=True)
+                for name in self.spec.columns[side]
+            ]
+            yield _as(columns, schema)
+
+    def _due(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Preserved rows whose last possible partner has come: unmatched ones, or, for a semi join, matched ones."""
+        begin, end = self.task.due
+        if end is None:
+            return
+        for input in self.spec.preserved:
+            other = INPUTS[1 - INPUTS.index(input)]
+            for segment in self.task.segments[input]:
+                if segment.max_time is None or segment.min_time is None or segment.min_time >= end:
+                    continue
+                if begin is not None and segment.max_time < begin:
+                    continue
+                run = self._run(segment)
+                times = np.asarray(run.rows[TIME])
+                due = times < end if begin is None else (times < end) & (times >= begin)
+                if not due.any():
+                    continue
+                table = _where(run.rows, due)
+                asking = Run(table, self.spec)
+                matched = np.zeros(len(asking), dtype=bool)
+                for theirs in self.task.segments[other]:
+                    for _, p in probe(self._run(theirs), asking, self.spec, input):
+                        matched[p] = True
+                wanted = matched if self.spec.how == "left_semi" else ~matched
+                shown = _where(table, wanted)
+                self.report.emitted += len(shown)
+                if len(shown):
+                    yield self._alone(shown, input, schema)
+
+    def _alone(self, rows: pa.Table, input: str, schema: pa.Schema) -> pa.Table:
+        """Rows of one input as results, the other input's columns NULL."""
+        if not self.spec.pairs:
+            return _as([rows[c] for c in self.spec.columns[input]], schema)
+        columns: list[Any] = []
+        at = 0
+        for side in INPUTS:
+            for name in self.spec.columns[side]:
+                columns.append(rows[name] if side == input else pa.nulls(len(rows), schema.field(at).type))
+                at += 1
+        return _as(columns, schema)
+
+    def _store(self, input: str, rows: pa.Table) -> None:
+        """One new segment, merged at once with those of its tier when they are many enough."""
+        task = self.task
+        before = list(task.segments[input])
+        held = sum(s.rows for s in before) + len(rows)
+        fresh = Segment("", input, task.unit, len(rows), 0, task.epoch, *self._bounds(rows))
+        group = task.tiers.choose([*before, fresh] if len(rows) else before)
+        if group:
+            merged = [s for s in group if s.path]
+            tables = [self.cache.get(s) for s in merged] + ([rows] if len(merged) < len(group) else [])
+            both = sort(pa.concat_tables([t.select(rows.column_names) for t in tables]), self.spec, runs=True)
+            self._write(input, both, merged=True)
+            self.report.removed += merged
+        if len(rows) and fresh not in group:
+            self._write(input, rows)
+        self.report.stored[input] = held
+
+    def _bounds(self, rows: pa.Table) -> tuple[int | None, int | None]:
+        if not self.spec.time or not len(rows):
+            return None, None
+        found = pc.min_max(rows[TIME]).as_py()
+        return found["min"], found["max"]
+
+    def _write(self, input: str, rows: pa.Table, merged: bool = False) -> None:
+        segment = write_segment(self.task.root, input, self.task.unit, self.task.epoch, rows, merged)
+        self.cache.put(segment, rows)
+        self.report.added.append(segment)
+
+
+def _where(rows: pa.Table, mask: Bool) -> pa.Table:
+    return rows if mask.all() else rows.filter(pa.array(mask)).combine_chunks()
+
+
+def _as(columns: list[Any], schema: pa.Schema) -> pa.Table:
+    """Columns under the result's names and types; a time zone is but a label."""
+    fitted = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.table(fitted, schema=schema)
