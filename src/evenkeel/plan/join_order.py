@@ -1,10 +1,10 @@
 """The order in which the relations of a cell, or of a pipeline, are joined: left-deep, by estimated size.
 
-    from every relation as the first: take next the relation that keeps the result smallest
+    from each of the largest relations as the first: take next the relation that keeps the result smallest
     of these orders the one with least work: results between joins are probed, all relations but the first are built
 
 The first relation is streamed through hash tables of the others, so no result between two joins is ever stored.
-Cost: n^3 estimates for n relations, each a lookup.
+Cost: n^2 estimates for n relations and each first one, each a lookup for every relation before.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from evenkeel.conditions import Clause, Query
 from evenkeel.stats import KeyGroups, matches
 
+FIRSTS = 12
+"""Relations that are tried as the first one, those of which most rows arrive."""
 BUILD = 0.6
 """A row that goes into a hash table, in units of a look-up that misses the processor's caches (docs/adr/0014)."""
 AT_HAND = 0.1
@@ -45,6 +47,7 @@ class Estimator:
     def __init__(self, query: Query, groups: Sequence[KeyGroups]) -> None:
         self.query = query
         self.groups = groups
+        self._of = [query.of(i) for i in query.relations]
         self._selectivity: dict[tuple[int, int, int], float] = {}
 
     def selectivity(self, one: int, two: int, attribute: int) -> float:
@@ -60,17 +63,19 @@ class Estimator:
         """The rows of a result once one more relation has joined it."""
         rows *= self.groups[relation].total
         alone = 1.0
-        for a in self.query.of(relation):
+        for a in self._of[relation]:
             partners = [i for i in joined if i in self.query.attributes[a].columns]
             if partners:
                 alone *= min(self.selectivity(i, relation, a) for i in partners)
-        rows *= max(alone, *(self._together(i, relation) for i in joined))
+        if self.groups[relation].together:
+            alone = max(alone, *(self._together(i, relation) for i in joined))
+        rows *= alone
         newly = newly_checkable(self.query.clauses, joined, relation)
         return float(rows * PASSES ** len(newly))
 
     def _together(self, one: int, two: int) -> float:
         """The part of all pairs that agree in all of several attributes, which are rarely independent."""
-        shared = tuple(a for a in self.query.of(two) if a in self.query.of(one))
+        shared = tuple(a for a in self._of[two] if a in self._of[one])
         values = [self.groups[i].together.get(shared, 0.0) for i in (one, two)]
         if len(shared) < 2 or not min(values):
             return 0.0
@@ -78,7 +83,8 @@ class Estimator:
 
     def order(self, arriving: Sequence[float], regions: int = 1) -> JoinOrder:
         """The order of least work when so many rows of each relation arrive in all regions, copies included."""
-        orders = [self._from(first) for first in self.query.relations]
+        firsts = sorted(self.query.relations, key=lambda i: -arriving[i])[:FIRSTS]
+        orders = [self._from(first) for first in firsts]
         every = sum(arriving)
 
         def work(order: JoinOrder) -> float:
@@ -106,12 +112,12 @@ class Estimator:
 
     def _needs(self, joined: Sequence[int], relation: int, first: int) -> bool:
         """Whether the relation is joined by an attribute that the first one does not have, but another one."""
-        mine = (self.query.attributes[a].columns for a in self.query.of(relation))
+        mine = (self.query.attributes[a].columns for a in self._of[relation])
         return any(first not in columns and any(i in columns for i in joined) for columns in mine)
 
     def _linked(self, joined: Sequence[int], relation: int) -> bool:
         """Whether an equality connects the relation with those that have joined."""
-        mine = self.query.of(relation)
+        mine = self._of[relation]
         return any(i in self.query.attributes[a].columns for a in mine for i in joined)
 
 

@@ -21,8 +21,8 @@ Renamed = frozenset[tuple[int, int]]
 """Pairs (relation, attribute) that are not hashed."""
 TRACKED = 64
 """The most frequent values whose bins are followed one by one when parts are weighed."""
-MOST_DIMENSIONS = 16
-"""Dimensions of a cube that the search for parts is given: 2^16 cells are more than there can be."""
+MOST_DIMENSIONS = 12
+"""Dimensions of a cube that the search for parts is given; enough for any number of cells."""
 EXACT_BINS = 256
 """Up to so many parts the bins of those values are counted; beyond, they hardly share one."""
 
