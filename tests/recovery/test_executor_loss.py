@@ -28,7 +28,7 @@ def test_an_executor_is_killed_while_its_map_outputs_are_read(tmp_path):
         (home / entry.name).symlink_to(entry)
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, __file__], env=os.environ | local, cwd=tmp_path, text=True, capture_output=True, timeout=240
+        [sys.executable, __file__], env=os.environ | local, cwd=tmp_path, text=True, capture_output=True, timeout=480
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert [line for line in done.stdout.splitlines() if line.startswith("recovered")] == [
