@@ -137,10 +137,10 @@ def _clock(spark: SparkSession, case: Case, auto: ek.MultiJoinPlan, results: Res
     counts: dict[str, int] = {}
     for name, df in case.inputs.items():
         df.createOrReplaceTempView(name)
-    sql = f"SELECT * FROM {', '.join(case.inputs)} WHERE {case.on}"
+    sql = f"SELECT {case.by.replace('_', '.')} AS {case.by} FROM {', '.join(case.inputs)} WHERE {case.on}"
 
     def count(name: str, joined: DataFrame) -> None:
-        total = joined.groupBy(joined.columns[0]).count().agg(F.sum("count")).collect()[0][0]
+        total = joined.groupBy(case.by).count().agg(F.sum("count")).collect()[0][0]
         assert counts.setdefault("rows", total) == total, f"{name} made {total} rows, not {counts['rows']}"
 
     def pipeline() -> DataFrame:
