@@ -25,7 +25,9 @@ On = Annotated[
     str | None, typer.Option("--on", help="a column, columns separated by commas, or a condition over l and r")
 ]
 How = Annotated[str, typer.Option("--how", help="inner, left, right, full, left_semi, left_anti, cross")]
-Scheme = Annotated[str, typer.Option("--scheme", help="auto, hash, broadcast, heavy_light")]
+Scheme = Annotated[
+    str, typer.Option("--scheme", help="auto, hash, broadcast, heavy_light, one_bucket, m_bucket, equi_weight")
+]
 Workers = Annotated[int | None, typer.Option("--workers", help="regions to balance over")]
 Memory = Annotated[str, typer.Option("--memory", help="memory of the local Spark")]
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from evenkeel.local.base import same_values
 from evenkeel.plan.join_order import newly_checkable
 from evenkeel.plan.multi_way import MultiWay
 from evenkeel.spark.multi_binding import BoundQuery
@@ -60,8 +61,7 @@ def on_sql(plan: MultiWay, joined: Sequence[int], relation: int, packed: bool = 
         parts.append(f"hash({left}) = hash({right})")
     for one, two, strict in pairs:
         if packed:
-            same = f"`{one}` >= `{two}` AND `{one}` <= `{two}`"
-            parts.append(f"({same})" if strict else f"(({same}) OR (`{one}` IS NULL AND `{two}` IS NULL))")
+            parts.append(f"({same_values(f'`{one}`', f'`{two}`', not strict)})")
         else:
             parts.append(f"`{one}` {'=' if strict else '<=>'} `{two}`")
     parts += [f"({c.sql})" for c in newly_checkable(plan.query.clauses, joined, relation)]

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from evenkeel.bucketed.merge import Picks, merge
+from evenkeel.bucketed.merge import Picks, merge, picked
 from evenkeel.bucketed.metadata import NULL_BUCKET, DataFile, TableMeta
 from evenkeel.bucketed.pair import Mode, Task, pack
 from evenkeel.bucketed.run import place
@@ -156,10 +156,7 @@ def _step(
     def emit(
         rows: pa.RecordBatch, picks: Picks, matched: pa.RecordBatch | None, which: np.ndarray[Any, Any] | None
     ) -> pa.RecordBatch:
-        if isinstance(picks, slice):
-            kept = rows.slice(picks.start, picks.stop - picks.start)
-        else:
-            kept = rows.take(pa.array(picks))
+        kept = picked(rows, picks)
         arrays, names = list(kept.columns), list(kept.schema.names)
         at = None if which is None else pa.array(which, mask=which < 0)
         for i in own:

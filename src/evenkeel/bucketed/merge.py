@@ -228,3 +228,10 @@ def _out_rows(part: Chunk, partner: Chunk | None) -> int:
     if partner is not None:
         width += partner.nbytes / max(1, len(partner))
     return int(min(OUT_ROWS, max(64, OUT_BYTES / max(1.0, width))))
+
+
+def picked(rows: pa.RecordBatch, picks: Picks) -> pa.RecordBatch:
+    """The picked rows; neighbours are a view of the batch."""
+    if isinstance(picks, slice):
+        return rows.slice(picks.start, picks.stop - picks.start)
+    return rows.take(pa.array(picks))

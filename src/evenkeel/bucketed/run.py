@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenkeel.bucketed.columns import OutColumn
-from evenkeel.bucketed.merge import Picks, merge
+from evenkeel.bucketed.merge import Picks, merge, picked
 from evenkeel.bucketed.metadata import DataFile
 from evenkeel.bucketed.pair import Task
 from evenkeel.bucketed.sorted_files import Chunk, key_range, read_sorted
@@ -40,10 +40,7 @@ def run_task(
     def emit(
         rows: pa.RecordBatch, picks: Picks, matched: pa.RecordBatch | None, which: np.ndarray[Any, Any] | None
     ) -> pa.RecordBatch:
-        if isinstance(picks, slice):
-            kept = rows.slice(picks.start, picks.stop - picks.start)
-        else:
-            kept = rows.take(pa.array(picks))
+        kept = picked(rows, picks)
         at = None
         if matched is not None and which is not None:
             at = pa.array(which, mask=which < 0) if (which < 0).any() else pa.array(which)

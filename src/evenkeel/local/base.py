@@ -72,8 +72,9 @@ def conjunction(*parts: str | None) -> str:
 
 def same_keys(condition: Condition) -> list[str]:
     """The equalities, written without '=', which Spark would take as keys to sort or hash by."""
-    out = []
-    for e in condition.equi:
-        same = f"{e.left} >= {e.right} AND {e.left} <= {e.right}"
-        out.append(f"({same}) OR ({e.left} IS NULL AND {e.right} IS NULL)" if e.null_safe else same)
-    return out
+    return [same_values(e.left, e.right, e.null_safe) for e in condition.equi]
+
+
+def same_values(left: str, right: str, null_safe: bool) -> str:
+    same = f"{left} >= {right} AND {left} <= {right}"
+    return f"({same}) OR ({left} IS NULL AND {right} IS NULL)" if null_safe else same
