@@ -10,8 +10,18 @@ probes what is stored of every other input before its epoch, and what the inputs
 itself; so each pair meets once, and all units see one global order (BiStream, section 3.2.3).
 
 A table is a frozen value that turns into JSON and back: the commit of an epoch carries the one that epoch was
-routed by. Placement is a function of the row's key hash and content hash alone: a replayed batch, or a task that
-runs twice, routes its rows as before.
+routed by. Placement is a function of the row's key hash, content hash and position alone: a replayed batch, or a
+task that runs twice, routes its rows as before, and a stored row can be placed again by another table.
+
+A strategy that adapts also says, after every epoch, what it learnt and which table it wants next:
+
+    strategy.watch(table, memory)           ->  what units are to report of the coming epoch
+    strategy.adapt(table, loads, memory)    ->  Step(memory, table?, moves?)
+
+Its memory is plain JSON and travels in the commit, so that a restart goes on where the crash was. The table it asks
+for comes into force in a later commit, together with the state where that table wants it (`state/migration.py`);
+until then the old one routes. So at any commit every stored row is where the table in force stores it, except where
+a step says `moves=False`: then rows stay, and the new table probes wherever the old one had stored.
 """
 
 from __future__ import annotations
@@ -22,7 +32,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evenkeel.types import Bool, Int64
+from evenkeel.types import Bool, Float64, Int64
 
 PRIMARY, STORE, PROBE, FLAGS = 4, 2, 1, 8
 """A placement in one integer: unit * FLAGS + (PRIMARY) + (STORE) + (PROBE). One copy of each row is the primary
@@ -50,6 +60,11 @@ class Placements:
         return cls(np.arange(len(unit)), unit, yes, yes, yes)
 
 
+Exceptions = Mapping[int, tuple[tuple[int, ...], ...]]
+"""For a key hash, the alternatives among which a row picks by `content hash mod their number`; each is a tuple of
+placements as in `Placements.codes`."""
+
+
 class RoutingTable(Protocol):
     @property
     def strategy(self) -> str: ...
@@ -65,15 +80,35 @@ class RoutingTable(Protocol):
         """Whether a row may be sent to several units."""
         ...
 
-    def place(self, input: str, key: Int64, row: Int64) -> Placements:
-        """Where rows go, by the hash of their key (that of their content where the key is NULL) and of content."""
+    @property
+    def exceptions(self) -> Mapping[str, Exceptions]:
+        """By input, the keys that are placed one by one; `place_sql` leaves them out, `place` does not."""
         ...
 
-    def place_sql(self, input: str, key: str, row: str) -> str | None:
-        """The same as a Spark expression of type array<int>, in `Placements.codes`; None if there is none."""
+    def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
+        """Where rows go, by the hash of their key (that of their content where the key is NULL) and of content.
+
+        `position` is that of the condition's first band, NaN where it is NULL; None where there is no band.
+        """
+        ...
+
+    def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
+        """The same as a Spark expression of type array<int>, in `Placements.codes`."""
         ...
 
     def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLoad:
+    key: int
+    """Hash of the key."""
+    stored: int
+    """Rows of the input that the unit holds after the epoch."""
+    stored_now: int
+    """Of them, those that the epoch brought."""
+    probing: int
+    """Rows of the input that probed in the unit during the epoch."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +123,10 @@ class UnitLoad:
     probing: Mapping[str, int] = field(default_factory=dict)
     pairs: int = 0
     seconds: float = 0.0
+    keys: Mapping[str, Sequence[KeyLoad]] = field(default_factory=dict)
+    """The unit's heaviest keys, as many as were asked for, heaviest first."""
+    sample: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
+    """(position, content hash) of the rows whose primary copy came here and whose hash fell below the rate."""
 
     @property
     def work(self) -> float:
@@ -105,6 +144,32 @@ class Loads:
     @property
     def heaviest(self) -> UnitLoad | None:
         return max(self.units, key=lambda u: sum(u.received.values()) + u.pairs, default=None)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a strategy wants to know of the coming epoch."""
+
+    keys: int = 0
+    """How many of its heaviest keys a unit reports, by input."""
+    units: tuple[int, ...] | None = None
+    """The units that report keys; None for all."""
+    rate: float = 0.0
+    """The share of rows whose positions are reported."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a strategy makes of an epoch."""
+
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    """What it wants to remember: plain JSON, of bounded size."""
+    table: RoutingTable | None = None
+    """The table it wants; None to stay."""
+    reason: str = ""
+    """For people, one line: why."""
+    moves: bool = True
+    """Whether stored rows go where the new table stores them."""
 
 
 class Strategy(Protocol):
@@ -126,3 +191,17 @@ class Strategy(Protocol):
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable: ...
 
+
+class Adaptive(Strategy, Protocol):
+    """A strategy whose tables change while rows flow. Pure: no clock, no randomness, no state of its own."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether placing a stored row again takes its content hash, which is then stored beside it (`_row`)."""
+        ...
+
+    def watch(self, table: RoutingTable, memory: Mapping[str, Any]) -> Watch: ...
+
+    def adapt(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any]) -> Step:
+        """Called once after every epoch, unless a table asked for before is not in force yet."""
+        ...

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from evenkeel.errors import InvalidUnits
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Placements, RoutingTable
-from evenkeel.types import Int64
+from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements, RoutingTable
+from evenkeel.types import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,14 @@ class Biclique:
     version: int = 0
 
     @property
+    def exceptions(self) -> Mapping[str, Exceptions]:
+        return {}
+
+    @property
     def replicates(self) -> bool:
         return True
 
-    def place(self, input: str, key: Int64, row: Int64) -> Placements:
+    def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(key))
         first, size = self._arrays(input)
         group = np.mod(key, len(first))
@@ -54,7 +58,7 @@ class Biclique:
             np.concatenate([r for r, _, _ in parts]), np.concatenate([u for _, u, _ in parts]), stored, ~stored, stored
         )
 
-    def place_sql(self, input: str, key: str, row: str) -> str:
+    def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
         mine = _pick(self.groups[input], key, lambda a, k: f"{a} + cast(pmod({row}, {k}L) AS int)")
         placed = [f"array(({mine}) * {FLAGS} + {PRIMARY + STORE})"]
         for other in self.groups:

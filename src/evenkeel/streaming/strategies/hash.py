@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import FLAGS, Placements, RoutingTable
-from evenkeel.types import Int64
+from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Placements, RoutingTable
+from evenkeel.types import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,17 @@ class HashTable:
     strategy: str = "hash"
 
     @property
+    def exceptions(self) -> Mapping[str, Exceptions]:
+        return {}
+
+    @property
     def replicates(self) -> bool:
         return False
 
-    def place(self, input: str, key: Int64, row: Int64) -> Placements:
+    def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         return Placements.everywhere(np.mod(key, self.units))
 
-    def place_sql(self, input: str, key: str, row: str) -> str:
+    def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
         return f"array(cast(pmod({key}, {self.units}L) AS int) * {FLAGS} + {FLAGS - 1})"
 
     def to_json(self) -> dict[str, Any]:

@@ -23,8 +23,8 @@ import numpy as np
 
 from evenkeel import hashing
 from evenkeel.schemes.one_bucket import best_stripes
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, Placements, RoutingTable
-from evenkeel.types import Int64
+from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, Exceptions, Placements, RoutingTable
+from evenkeel.types import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,14 @@ class Matrix:
         return np.asarray(np.cumsum(self.stripes) - np.array(self.stripes), dtype=np.int64)
 
     @property
+    def exceptions(self) -> Mapping[str, Exceptions]:
+        return {}
+
+    @property
     def replicates(self) -> bool:
         return True
 
-    def place(self, input: str, key: Int64, row: Int64) -> Placements:
+    def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(row))
         sizes = np.array(self.stripes)
         if input == self.inputs[0]:
@@ -65,7 +69,7 @@ class Matrix:
         yes = np.ones(len(sent), dtype=bool)
         return Placements(sent, unit, yes, yes, offset == 0)
 
-    def place_sql(self, input: str, key: str, row: str) -> str:
+    def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
         first, rest = PRIMARY + 3, 3
         if input != self.inputs[0]:
             cell = f"pmod(xxhash64({row}), {{k}}L)"

@@ -104,9 +104,7 @@ def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
         # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
         row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
-        sql = plan.table.place_sql(side, key, row)
-        assert sql is not None, "every strategy so far has its placement as an expression"
-        arrays[side] = sql
+        arrays[side] = plan.table.place_sql(side, key, row)
     if not plan.table.replicates:
         return F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']}[0] ELSE {arrays['right']}[0] END")
     return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
