@@ -171,7 +171,7 @@ def _window(spark: SparkSession, options: argparse.Namespace, results: Results) 
     def make(b: int, side: str) -> pa.Table:
         rng = np.random.default_rng([SEED, b, side == "left"])
         times = rng.integers(b * MINUTE, (b + 1) * MINUTE, rows).astype("datetime64[us]")
-        return pa.table({"k": zipf_keys(rows, rows, 0.8, SEED + 2 * b + (side == "left")), "id": np.arange(rows),
+        return pa.table({"k": zipf_keys(rows, 2 * rows, 0.5, SEED + 2 * b + (side == "left")), "id": np.arange(rows),
                          "ts": pa.array(times).cast(pa.timestamp("us", tz="UTC"))})  # fmt: skip
 
     folder = _feed(options.data / f"stream-window-{rows}", batches, make)
