@@ -145,18 +145,15 @@ class Driver:
         held: dict[tuple[int, str], list[Segment]] = {}
         for s in before.segments:
             held.setdefault((s.unit, s.input), []).append(s)
+        merges = self.tiers.plan(before.segments, before.progress.get("fresh", 0))
         tasks = tuple(
             UnitTask(
-                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark, due, self._tiers(u)
+                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark, due,
+                {i: tuple(merges.get((u, i), ())) for i in INPUTS},
             )
             for u in range(self.table.units)
-        )
+        )  # fmt: skip
         return EpochPlan(epoch, self.table, tasks, mark)
-
-    def _tiers(self, unit: int) -> Tiers:
-        """Units merge at different paces, so that an epoch seldom waits for many merges."""
-        t = self.tiers
-        return Tiers(t.fanout + unit % 3, t.smallest, t.largest, t.period)
 
     def _commit(self, plan: EpochPlan, before: Snapshot, reports: Sequence[UnitReport]) -> list[Segment]:
         progress = before.progress
@@ -180,6 +177,7 @@ class Driver:
             "newest": newest,
             "watermark": mark,
             "watermark_before": old,
+            "fresh": sum(sum(r.fresh.values()) for r in reports),
             "totals": {
                 "rows": _sum(totals.get("rows"), [r.rows for r in reports]),
                 "late": _sum(totals.get("late"), [r.late for r in reports]),

@@ -2,7 +2,7 @@
 
     for each input, in order:   its rows probe the other inputs' segments, and what earlier inputs store now
     rows that are due:          preserved rows that can find no more partners are emitted with what they found
-    rows to store:              one new segment an input, merged with small ones if a tier is full
+    rows to store:              one new segment an input; segments whose tier is full become one
     report:                     segments added and removed, rows counted, newest times
 
 Invariant: results and report are functions of the segments and the rows alone, so an attempt that is run again gives
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenkeel.state import Segment, SegmentCache, Tiers, write_segment
+from evenkeel.state import Segment, SegmentCache, write_segment
 from evenkeel.state.segment import TIME
 from evenkeel.streaming.joiner import PAIRS, Run, probe, sort
 from evenkeel.streaming.spec import INPUTS, JoinSpec
@@ -43,7 +43,8 @@ class UnitTask:
     watermark: int | None = None
     due: tuple[int | None, int | None] = (None, None)
     """Preserved rows from the first time up to the second are emitted now."""
-    tiers: Tiers = field(default_factory=Tiers)
+    merges: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
+    """By input, segments that become one."""
 
 
 @dataclass
@@ -58,6 +59,8 @@ class UnitReport:
     null_keys: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
+    fresh: dict[str, int] = field(default_factory=dict)
+    """Rows that the epoch brought to be stored."""
     probing: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int | None] = field(default_factory=dict)
     pairs: int = 0
@@ -217,27 +220,16 @@ class UnitEpoch:
         return _as(columns, schema)
 
     def _store(self, input: str, rows: pa.Table) -> None:
-        """One new segment, merged at once with those of its tier when they are many enough."""
-        task = self.task
-        before = list(task.segments[input])
-        held = sum(s.rows for s in before) + len(rows)
-        fresh = Segment("", input, task.unit, len(rows), 0, task.epoch, *self._bounds(rows))
-        group = task.tiers.choose([*before, fresh] if len(rows) else before)
-        if group:
-            merged = [s for s in group if s.path]
-            tables = [self.cache.get(s) for s in merged] + ([rows] if len(merged) < len(group) else [])
-            both = sort(pa.concat_tables([t.select(rows.column_names) for t in tables]), self.spec, runs=True)
-            self._write(input, both, merged=True)
+        """One new segment, and one of those that are to be merged."""
+        merged = self.task.merges.get(input, ())
+        if merged:
+            tables = [self.cache.get(s).select(rows.column_names) for s in merged]
+            self._write(input, sort(pa.concat_tables(tables), self.spec, runs=True), merged=True)
             self.report.removed += merged
-        if len(rows) and fresh not in group:
+        if len(rows):
             self._write(input, rows)
-        self.report.stored[input] = held
-
-    def _bounds(self, rows: pa.Table) -> tuple[int | None, int | None]:
-        if not self.spec.time or not len(rows):
-            return None, None
-        found = pc.min_max(rows[TIME]).as_py()
-        return found["min"], found["max"]
+        self.report.fresh[input] = len(rows)
+        self.report.stored[input] = sum(s.rows for s in self.task.segments[input]) + len(rows)
 
     def _write(self, input: str, rows: pa.Table, merged: bool = False) -> None:
         segment = write_segment(self.task.root, input, self.task.unit, self.task.epoch, rows, merged)
