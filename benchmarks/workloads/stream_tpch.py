@@ -88,7 +88,7 @@ def _equal(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame, Any
 
 
 def _band(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame, Any]:
-    """Spark joins streams by equality alone: by hand, each row of the smaller input is there for each order it meets."""
+    """Spark joins streams by equality alone: each row of the smaller input is repeated for every order it meets."""
     near = left.withColumn("near", F.explode(F.expr("sequence(orderkey - 1, orderkey + 1)")))
     return near, right, near["near"] == right["r_orderkey"]
 

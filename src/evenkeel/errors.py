@@ -567,13 +567,6 @@ class StreamNotSupported(EvenkeelError):
         )
 
     @classmethod
-    def outer_strategy(cls, how: str, strategy: str) -> EvenkeelError:
-        return cls._make(
-            f"A '{how}' join must see all partners of a row in one unit, and the strategy '{strategy}' spreads them.",
-            "use strategy='hash' or 'auto' with an equality in the condition.",
-        )
-
-    @classmethod
     def outer_condition(cls, how: str, text: str) -> EvenkeelError:
         return cls._make(
             f"'{text}' can only be checked after the join, and a '{how}' join has to know before which rows matched.",

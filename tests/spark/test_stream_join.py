@@ -96,9 +96,10 @@ def test_inner(feed, tmp_path, strategy):
 
 
 OUTER = {
-    "left": ("l.k = r.k AND l.x < r.x - 40", "45 seconds"),
-    "full": ("l.name = r.name AND l.k <=> r.k", ek.tumbling("20 seconds")),
-    "left_anti": ("k", "30 seconds"),
+    "left": ("hash", "l.k = r.k AND l.x < r.x - 40", "45 seconds"),
+    "full": ("one_bucket", "l.name = r.name AND l.k <=> r.k", ek.tumbling("20 seconds")),
+    "right": ("random", "l.x BETWEEN r.x AND r.x + 1 AND l.name < r.name", "45 seconds"),
+    "left_anti": ("contrand", "k", "30 seconds"),
 }
 
 
@@ -106,11 +107,13 @@ OUTER = {
 def test_outer(feed, tmp_path, how):
     """Rows whose window the watermark has passed are all there, matched or not; no others are unmatched."""
     (left, right), tables = feed[0](), feed[1]
-    on, within = OUTER[how]
-    join = ek.stream_join(left, right, on, how, within=within, time="ts", units=3, state=str(tmp_path / "state"))
+    strategy, on, within = OUTER[how]
+    join = ek.stream_join(
+        left, right, on, how, within=within, time="ts", strategy=strategy, units=4, state=str(tmp_path / "state")
+    )
     query, sink = run(join, tmp_path)
     near = (
-        "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 45000000" if how == "left"
+        "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 45000000" if how in ("left", "right")
         else "floor(unix_micros(l.ts) / 2e7) = floor(unix_micros(r.ts) / 2e7)" if how == "full"
         else "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 30000000"
     )  # fmt: skip
@@ -193,7 +196,6 @@ def test_requests_that_make_no_sense(spark, feed, tmp_path):
         ({"strategy": "hsah"}, "did you mean 'hash'"),
         ({"strategy": "contrand(d=x)"}, "cannot be read"),
         ({"strategy": "hash", "on": "l.x < r.x"}, "no equality"),
-        ({"strategy": "random", "how": "left", "within": "1 hour", "time": "ts"}, "in one unit"),
         ({"on": "l.k = r.k AND l.x + r.x > 3", "how": "left", "within": "1 hour", "time": "ts"}, "after the join"),
         ({"state": "s3://bucket/state"}, "no path of a file system"),
         ({"left": left.withColumn("i", F.expr("INTERVAL 1 DAY"))}, "cannot keep"),

@@ -20,8 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from evenkeel.errors import StateMismatch
 from evenkeel.state import Segment, Snapshot, StateTable, Tiers
+from evenkeel.state.segment import ROW
+from evenkeel.streaming.due import Asking, Due, asking
 from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
 from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy, table_from_json
 from evenkeel.streaming.strategies.base import UnitLoad
@@ -60,6 +64,12 @@ class EpochPlan:
     table: RoutingTable
     tasks: tuple[UnitTask, ...]
     watermark: int | None
+    due: Due = (None, None)
+    """Preserved rows whose partners are in several units, and that are shown now unless one matches."""
+
+    def asking(self, spec: JoinSpec) -> list[Asking]:
+        """The segments they are in."""
+        return asking([s for t in self.tasks for held in t.segments.values() for s in held], self.due, spec)
 
 
 @dataclass
@@ -138,7 +148,7 @@ class Driver:
 
     def plan(self, epoch: int, before: Snapshot) -> EpochPlan:
         mark = before.progress.get("watermark")
-        due: tuple[int | None, int | None] = (None, None)
+        due: Due = (None, None)
         if self.spec.preserved:
             window = self.spec.window
             due = window.useless_before(before.progress.get("watermark_before")), window.useless_before(mark)
@@ -148,12 +158,13 @@ class Driver:
         merges = self.tiers.plan(before.segments, before.progress.get("fresh", 0))
         tasks = tuple(
             UnitTask(
-                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark, due,
+                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark,
+                due if self.strategy.together else (None, None),
                 {i: tuple(merges.get((u, i), ())) for i in INPUTS},
             )
             for u in range(self.table.units)
         )  # fmt: skip
-        return EpochPlan(epoch, self.table, tasks, mark)
+        return EpochPlan(epoch, self.table, tasks, mark, (None, None) if self.strategy.together else due)
 
     def _commit(self, plan: EpochPlan, before: Snapshot, reports: Sequence[UnitReport]) -> list[Segment]:
         progress = before.progress
@@ -224,6 +235,8 @@ def open_state(
     """The state at `root`, made if there is none, refused if it was written for another join."""
     now = _plain({"spec": spec.to_json(), "strategy": strategy, "units": units, "options": dict(options)})
     state = StateTable.find(root)
+    if spec.rows:
+        schema = schema.append(pa.field(ROW, pa.int64()))
     if state is None:
         return StateTable.create(root, schema, {"query": query, **now})
     before = state.description

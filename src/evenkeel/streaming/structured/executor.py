@@ -25,10 +25,11 @@ from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY
+from evenkeel.state.segment import KEY, ROW
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
+from evenkeel.streaming.structured import due
 from evenkeel.streaming.structured.prepare import PreparedJoin
 from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
@@ -45,6 +46,7 @@ class SparkExecutor:
         self.shape = shape or join.finish
         self._folder: Path | None = None
         self._results: DataFrame | None = None
+        self._settling = 0
 
     @property
     def cache_folder(self) -> Path:
@@ -58,22 +60,35 @@ class SparkExecutor:
         except OSError as error:
             raise StateUnwritable.at(str(self._folder), error) from error
         parts = min(self.tasks, plan.table.units)
-        placed = batch.withColumn("_place", _placement(self.join, plan))
+        spec = self.join.spec
+        hashed = batch.withColumn(ROW, F.expr(_row(self.join, plan))) if spec.rows else batch
+        placed = hashed.withColumn("_place", _placement(self.join, plan))
         moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
-        empty = self.join.arrow.append(pa.field("_place", pa.int32()))
-        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
+        rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if spec.rows else self.join.arrow
+        empty = rows.append(pa.field("_place", pa.int32()))
+        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
         self._results = moved.mapInArrow(run, self.join.result)
+        root, folder = self.root, str(self._folder)
+        settled = due.settled(
+            batch.sparkSession, plan, spec, rows, self.join.result, parts, lambda: _cache(root),
+            lambda part, shown: _write(folder, f"due-{part:05d}", {"part": part, "emitted": shown}),
+        )  # fmt: skip
+        self._settling = parts if settled is not None else 0
+        if settled is not None:
+            self._results = self._results.unionAll(settled)
         return self.shape(self._results)
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
-        reports = self._reports()
-        if len(reports) < len(plan.tasks):  # the sink did not ask for all results
+        reports, shown = self._reports(), self._shown()
+        if len(reports) < len(plan.tasks) or len(shown) < self._settling:  # the sink did not ask for all results
             assert self._results is not None
             self._results.write.format("noop").mode("overwrite").save()
-            reports = self._reports()
+            reports, shown = self._reports(), self._shown()
         missing = [t.unit for t in plan.tasks if t.unit not in reports]
         assert not missing, f"units {missing} did not report"
+        for part, rows in shown.items():
+            reports[part].emitted += rows
         return [reports[t.unit] for t in plan.tasks]
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
@@ -91,18 +106,35 @@ class SparkExecutor:
             out.setdefault(report.unit, report)
         return out
 
+    def _shown(self) -> dict[int, int]:
+        """By task, how many rows that were due it showed."""
+        assert self._folder is not None
+        read = [json.loads(f.read_text()) for f in self._folder.glob("due-*.json")]
+        return {doc["part"]: doc["emitted"] for doc in read}
+
 
 def _payload(join: PreparedJoin) -> dict[str, list[str]]:
-    return {s: [*join.engine, *join.stored[s].values()] for s in SIDES}
+    row = [ROW] if join.spec.rows else []
+    return {s: [*join.engine, *row, *join.stored[s].values()] for s in SIDES}
+
+
+def _hash(join: PreparedJoin, side: Side, epoch: int) -> str:
+    """The hash of a row's content and epoch: equal rows are placed alike within an epoch, and spread over epochs."""
+    columns = ", ".join(f"`{c}`" for c in join.hashed[side])
+    # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+    return f"xxhash64('{epoch}'{', ' + columns if columns else ''})"
+
+
+def _row(join: PreparedJoin, plan: EpochPlan) -> str:
+    left, right = (_hash(join, side, plan.epoch) for side in SIDES)
+    return f"CASE WHEN _side = 0 THEN {left} ELSE {right} END"
 
 
 def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     """Each row's placements as `_place`, one row a placement."""
     arrays: dict[Side, str] = {}
     for side in SIDES:
-        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
-        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
-        row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+        row = _hash(join, side, plan.epoch)
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
         arrays[side] = plan.table.place_sql(side, key, row)
     if not plan.table.replicates:
@@ -145,7 +177,7 @@ def _units(
         for task, rows in zip(here, _split(table, here, payload), strict=True):
             unit = UnitEpoch(task, spec, cache)
             yield from unit.results(rows, result)
-            _write(folder, unit.report)
+            _write(folder, f"unit-{task.unit:05d}", unit.report.to_json())
 
     return run
 
@@ -167,10 +199,10 @@ def _split(
         yield rows
 
 
-def _write(folder: str, report: UnitReport) -> None:
+def _write(folder: str, name: str, report: dict[str, Any]) -> None:
     part = Path(folder, f".{uuid.uuid4().hex}")
     try:
-        part.write_text(json.dumps(report.to_json()))
-        os.replace(part, Path(folder, f"unit-{report.unit:05d}-{part.name[1:]}.json"))
+        part.write_text(json.dumps(report))
+        os.replace(part, Path(folder, f"{name}-{part.name[1:]}.json"))
     except OSError as error:
         raise StateUnwritable.at(folder, error) from error
