@@ -29,7 +29,8 @@ def main() -> None:
     ready = age()
     clock = Clock()
     begun = time.perf_counter() - age()
-    join = ek.stream_join(*streams(spark, folder), "k", strategy="hash", units=8, state=str(work / "state"))
+    inputs = streams(spark, folder, "k bigint, id bigint, v double")
+    join = ek.stream_join(*inputs, "k", strategy="hash", units=8, state=str(work / "state"))
     query = join.start(clock.sink, checkpoint=str(work / "checkpoint"), trigger=NOW)
     query.awaitTermination()
     pairs = query.history[0].pairs

@@ -64,9 +64,9 @@ def add(folder: Path, side: str, batch: int, rows: pa.Table) -> Path:
     return file
 
 
-def streams(spark: SparkSession, folder: Path) -> list[DataFrame]:
+def streams(spark: SparkSession, folder: Path, schema: str | None = None) -> list[DataFrame]:
     return [
-        spark.readStream.schema(spark.read.parquet(str(folder / side)).schema)
+        spark.readStream.schema(schema or spark.read.parquet(str(folder / side)).schema)
         .option("maxFilesPerTrigger", 1)
         .parquet(str(folder / side))
         for side in SIDES

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -39,7 +38,7 @@ def settled(
 ) -> DataFrame | None:
     """The rows to show, with the columns of `result`; None if no segment holds a row that is due.
 
-    `rows` is the schema of tagged rows, `count(part, rows)` is told what each task showed.
+    `rows` is the schema of tagged rows, `count(part, rows)` is told what each task showed, if anything.
     """
     asking = plan.asking(spec)
     if not asking:
@@ -67,8 +66,6 @@ def settled(
                 yield from due.answer(here, input, held, spec, cache()).cast(answered).to_batches()
 
     def settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
         table = pa.Table.from_batches(list(batches), answered)
         sides = ("left",) if not spec.pairs else INPUTS
         shown = pa.schema([answered.field(c) for s in sides for c in spec.columns[s]])
@@ -77,7 +74,8 @@ def settled(
             mine = due.settle(table.filter(pa.array(np.asarray(table[SIDE]) == i)), spec)
             rows += len(mine)
             yield from due.shown(mine, input, spec, shown).rename_columns(names).to_batches() if len(mine) else ()
-        count(context.partitionId(), rows)
+        if rows:
+            count(int(table[due.ID][0].as_py() % parts), rows)
 
     source = spark.range(0, len(asking), 1, min(parts, len(asking)))
     asked = source.mapInArrow(ask, from_arrow_schema(sent))

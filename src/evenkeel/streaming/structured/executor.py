@@ -46,7 +46,6 @@ class SparkExecutor:
         self.shape = shape or join.finish
         self._folder: Path | None = None
         self._results: DataFrame | None = None
-        self._settling = 0
 
     @property
     def cache_folder(self) -> Path:
@@ -74,20 +73,19 @@ class SparkExecutor:
             batch.sparkSession, plan, spec, rows, self.join.result, parts, lambda: _cache(root),
             lambda part, shown: _write(folder, f"due-{part:05d}", {"part": part, "emitted": shown}),
         )  # fmt: skip
-        self._settling = parts if settled is not None else 0
         if settled is not None:
             self._results = self._results.unionAll(settled)
         return self.shape(self._results)
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
-        reports, shown = self._reports(), self._shown()
-        if len(reports) < len(plan.tasks) or len(shown) < self._settling:  # the sink did not ask for all results
+        reports = self._reports()
+        if len(reports) < len(plan.tasks):  # the sink did not ask for all results
             assert self._results is not None
             self._results.write.format("noop").mode("overwrite").save()
-            reports, shown = self._reports(), self._shown()
+            reports = self._reports()
         missing = [t.unit for t in plan.tasks if t.unit not in reports]
         assert not missing, f"units {missing} did not report"
-        for part, rows in shown.items():
+        for part, rows in self._shown().items():
             reports[part].emitted += rows
         return [reports[t.unit] for t in plan.tasks]
 

@@ -69,7 +69,7 @@ def stream_join(
     late = microseconds("lateness", lateness, zero=True)
     join = prepare(left, right, on, kind, window_of(within), late, time)
     name, options = _options(strategy)
-    chosen = choose(name, equality=join.spec.equality, text=join.spec.condition)
+    chosen = choose(name, equality=join.spec.equality, text=join.spec.condition, few=join.few_keys)
     chosen.start(SIDES, units, options)
 
     def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
