@@ -25,7 +25,9 @@ def main() -> None:
     from benchmarks.workloads.stream_feeds import NOW, Clock, streams
     from evenkeel.spark.session import local_session
 
-    spark = local_session("evenkeel-restart", memory="2g", spark__sql__shuffle__partitions="2")
+    spark = local_session(
+        "evenkeel-restart", memory="2g", spark__ui__enabled="false", spark__sql__shuffle__partitions="2"
+    )
     ready = age()
     clock = Clock()
     begun = time.perf_counter() - age()

@@ -285,6 +285,14 @@ def test_units_without_rows(spark, tmp_path):
         join = ek.stream_join(*streams, on="k", units=3, state=str(folder / "state"))
         query, _ = run(join, folder, careless)
         assert query.status()["totals"]["pairs"] == 2, "a sink that leaves results alone leaves the state whole"
+    found = []
+
+    def second(df, batch):
+        """The results' partitions are not the first ones of the job that computes them."""
+        found.extend(spark.createDataFrame([(0, "", "")], df.schema).unionAll(df).filter("k > 0").collect())
+
+    run(ek.stream_join(*streams, on="k", units=3, state=str(tmp_path / "second")), tmp_path / "union", second)
+    assert len(found) == 2
 
 
 def test_aggregates(feed, tmp_path):

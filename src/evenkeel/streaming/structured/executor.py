@@ -9,9 +9,11 @@ the same content and segments that nobody refers to.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
@@ -35,6 +37,8 @@ from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
 
 REPORTS = "_evenkeel"
+WORTH_FETCHING = 500_000
+"""Rows."""
 _CACHES: dict[str, SegmentCache] = {}
 
 
@@ -52,6 +56,33 @@ class SparkExecutor:
         """Where this machine keeps its copies of segments."""
         return _cache(self.root).folder
 
+    def fetch(self, spark: SparkSession, segments: Sequence[Segment]) -> threading.Thread | None:
+        """Let workers start and copy a state to their machines while Spark still gets the query going.
+
+        None where the state is so small that a Spark job takes longer than reading it.
+        """
+        if sum(s.rows for s in segments) < WORTH_FETCHING:
+            return None
+        root, parts = self.root, self.tasks
+        order = sorted(segments, key=lambda s: s.unit)
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for at in batch.column(0).to_pylist():
+                    for segment in order[at::parts]:
+                        _cache(root).get(segment)
+            yield from ()
+
+        def run() -> None:
+            with contextlib.suppress(Exception):  # whatever is not there when it is needed is read then
+                spark.range(0, parts, 1, parts).mapInArrow(read, "id bigint").write.format("noop").mode(
+                    "overwrite"
+                ).save()
+
+        thread = threading.Thread(target=run, name="evenkeel-fetch", daemon=True)
+        thread.start()
+        return thread
+
     def start(self, plan: EpochPlan, batch: DataFrame) -> DataFrame:
         self._folder = Path(self.root, REPORTS, f"{plan.epoch:010d}-{uuid.uuid4().hex[:12]}")
         try:
@@ -62,11 +93,10 @@ class SparkExecutor:
         spec = self.join.spec
         hashed = batch.withColumn(ROW, F.expr(_row(self.join, plan))) if spec.rows else batch
         placed = hashed.withColumn("_place", _placement(self.join, plan))
-        moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
+        moved = _with_marks(placed, parts).repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
         rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if spec.rows else self.join.arrow
-        empty = rows.append(pa.field("_place", pa.int32()))
-        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
+        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join), names)
         self._results = moved.mapInArrow(run, self.join.result)
         root, folder = self.root, str(self._folder)
         settled = due.settled(
@@ -140,6 +170,17 @@ def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
 
 
+def _with_marks(placed: DataFrame, parts: int) -> DataFrame:
+    """One more row for every part, placed in a unit below 0: a part without rows knows which units it has too.
+
+    Spark's own number of a partition tells it only as long as nobody puts other partitions in front of these.
+    """
+    mark = (-(F.col("id") + 1) * FLAGS).cast("int").alias("_place")
+    nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in placed.schema if f.name not in ("_place", "_side")]
+    marks = placed.sparkSession.range(0, parts, 1, 1).select(F.lit(0).cast("tinyint").alias("_side"), *nothing, mark)
+    return placed.unionByName(marks)
+
+
 def _cache(root: str) -> SegmentCache:
     """One cache a process: workers live on from epoch to epoch."""
     if root not in _CACHES:
@@ -157,19 +198,16 @@ def _units(
     folder: str,
     payload: dict[str, list[str]],
     names: list[str],
-    empty: pa.Schema,
 ) -> Arrow:
     """All units of one partition, one after the other."""
     root = tasks[0].root
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        here = [t for t in tasks if t.unit % parts == context.partitionId()]
         cache = _cache(root)
         cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
-        read = list(batches)  # none at all where no row was routed to; what is due comes out all the same
-        table = pa.Table.from_batches(read, read[0].schema if read else empty)
+        table = pa.Table.from_batches(list(batches))
+        part = pc.min(table["_place"]).as_py() // FLAGS % parts
+        here = [t for t in tasks if t.unit % parts == part]
         shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]
         result = pa.schema([table.schema.field(c).with_name(n) for c, n in zip(shown, names, strict=True)])
         for task, rows in zip(here, _split(table, here, payload), strict=True):
