@@ -192,11 +192,12 @@ def _restart(spark: SparkSession, options: argparse.Namespace, results: Results)
             file.unlink()
     assert child.returncode == 0, child.stderr[-3000:]
     said = next(line for line in child.stdout.splitlines() if line.startswith("restarted")).split()
-    out = {"seconds": float(said[1]), "until_spark": float(said[2]), "pairs": int(said[3]),
+    out = {"seconds": float(said[1]), "until_spark": float(said[2]), "pairs": int(said[3]), "units": float(said[4]),
            "state_rows": query.status()["state_rows"]}  # fmt: skip
     results.say(
         f"restart: first results {out['seconds']:.1f} s after the process began, {out['until_spark']:.1f} s of them "
-        f"Python's and Spark's own start; {out['state_rows']:,} rows of state"
+        f"Python's and Spark's own start; {out['state_rows']:,} rows of state, which the units read and joined in "
+        f"{out['units']:.1f} s of task time"
     )
     return out
 
@@ -259,8 +260,11 @@ def _targets(data: dict[str, Any]) -> list[tuple[str, str, bool]]:
         out.append(("state on disk at most 1.5x the rows' Parquet size", f"{ratio:.2f}x", ratio <= 1.5))
     if "restart" in data:
         r = data["restart"]
-        out.append((f"first result within 10 s of a restart at {r['state_rows']:,} rows",
-                    f"{r['seconds']:.1f} s", r["seconds"] <= 10))  # fmt: skip
+        since = r["seconds"] - r["until_spark"]
+        out.append((f"{r['state_rows']:,} rows of state: first result within 10 s of a restart of the query, new process",
+                    f"{since:.1f} s", since <= 10))  # fmt: skip
+        out.append(("the same, counted from the start of Python and of Spark", f"{r['seconds']:.1f} s",
+                    r["seconds"] <= 10))  # fmt: skip
     for name in stream_tpch.QUERIES:
         if name in data:
             matrix, clique = data[name]["JM16"]["replication"], data[name]["JB16"]["replication"]

@@ -39,7 +39,7 @@ def rows(drift: int):
 def feeds(draw):
     """Batches whose times move on, some of them falling behind the watermark."""
     out = []
-    for i in range(draw(st.integers(1, 7))):
+    for i in range(draw(st.integers(2, 5))):
         out.append({side: draw(st.lists(rows(i * 5), max_size=9)) for side in INPUTS})
     return out
 
@@ -86,7 +86,7 @@ def run(strategy, case, window, how, batches, lateness, crashes=()):
 
 @pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_inner(strategy, window, data):
     case = data.draw(st.sampled_from(cases_of(strategy, window)))
@@ -95,7 +95,7 @@ def test_inner(strategy, window, data):
 
 @pytest.mark.parametrize("how", ["left", "right", "full", "left_semi", "left_anti"])
 @pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_outer(how, strategy, data):
     window = data.draw(st.sampled_from(["sliding", "tumbling"]))
@@ -104,19 +104,19 @@ def test_outer(how, strategy, data):
 
 
 @pytest.mark.parametrize("step", STEPS)
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_crash_at_every_step(step, data):
     batches = data.draw(feeds())
     crashes = {(data.draw(st.integers(0, len(batches) - 1)), step) for _ in range(3)}
     window = data.draw(st.sampled_from(list(WINDOWS)))
-    how = data.draw(st.sampled_from(["inner", "full"])) if window != "none" else "inner"
+    how = data.draw(st.sampled_from(["inner", "full", "left_semi"])) if window != "none" else "inner"
     strategy = data.draw(st.sampled_from([s.name for s in STRATEGIES]))
     run(strategy, "equi", window, how, batches, 0, sorted(crashes))
 
 
 @pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(batches=feeds(), seed=st.randoms(use_true_random=False))
 def test_order_does_not_matter(strategy, batches, seed):
     """The order-consistent protocol: rows reordered inside batches and across them give the same pairs."""

@@ -9,11 +9,9 @@ the same content and segments that nobody refers to.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
@@ -37,8 +35,6 @@ from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
 
 REPORTS = "_evenkeel"
-WORTH_FETCHING = 500_000
-"""Rows."""
 _CACHES: dict[str, SegmentCache] = {}
 
 
@@ -55,33 +51,6 @@ class SparkExecutor:
     def cache_folder(self) -> Path:
         """Where this machine keeps its copies of segments."""
         return _cache(self.root).folder
-
-    def fetch(self, spark: SparkSession, segments: Sequence[Segment]) -> threading.Thread | None:
-        """Let workers start and copy a state to their machines while Spark still gets the query going.
-
-        None where the state is so small that a Spark job takes longer than reading it.
-        """
-        if sum(s.rows for s in segments) < WORTH_FETCHING:
-            return None
-        root, parts = self.root, self.tasks
-        order = sorted(segments, key=lambda s: s.unit)
-
-        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for at in batch.column(0).to_pylist():
-                    for segment in order[at::parts]:
-                        _cache(root).get(segment)
-            yield from ()
-
-        def run() -> None:
-            with contextlib.suppress(Exception):  # whatever is not there when it is needed is read then
-                spark.range(0, parts, 1, parts).mapInArrow(read, "id bigint").write.format("noop").mode(
-                    "overwrite"
-                ).save()
-
-        thread = threading.Thread(target=run, name="evenkeel-fetch", daemon=True)
-        thread.start()
-        return thread
 
     def start(self, plan: EpochPlan, batch: DataFrame) -> DataFrame:
         self._folder = Path(self.root, REPORTS, f"{plan.epoch:010d}-{uuid.uuid4().hex[:12]}")

@@ -138,7 +138,6 @@ class StreamJoin:
             state, self.join.spec, self.strategy, self.units, executor, sink,
             options=self.options, on_step=self.on_step,
         )  # fmt: skip
-        executor.fetch(spark, state.snapshot.segments)
         query = StreamJoinQuery(driver)
         writer = self.join.both.writeStream.foreachBatch(query.run).option("checkpointLocation", checkpoint)
         if trigger:
