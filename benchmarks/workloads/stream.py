@@ -261,7 +261,7 @@ def _targets(data: dict[str, Any]) -> list[tuple[str, str, bool]]:
     if "restart" in data:
         r = data["restart"]
         since = r["seconds"] - r["until_spark"]
-        out.append((f"{r['state_rows']:,} rows of state: first result within 10 s of a restart of the query, new process",
+        out.append((f"{r['state_rows']:,} rows of state: first result within 10 s of the query's restart, new process",
                     f"{since:.1f} s", since <= 10))  # fmt: skip
         out.append(("the same, counted from the start of Python and of Spark", f"{r['seconds']:.1f} s",
                     r["seconds"] <= 10))  # fmt: skip
