@@ -14,7 +14,8 @@ FOLDER = Path(__file__).parent / "results"
 
 
 class Results:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, parts: bool = False) -> None:
+        """`parts`: the benchmark is run part by part, and a part joins those that were measured on the same day."""
         self.name = name
         self.stem = f"{dt.date.today().isoformat()}-{name}"
         self.data: dict[str, Any] = {
@@ -28,6 +29,9 @@ class Results:
             },
             "cases": [],
         }
+        before = FOLDER / f"{self.stem}.json"
+        if parts and before.exists():
+            self.data = json.loads(before.read_text()) | {k: self.data[k] for k in ("date", "machine")}
 
     def say(self, line: str) -> None:
         print(line, flush=True)

@@ -85,9 +85,8 @@ def main() -> None:
         for side in ("left", "right")
     ]  # fmt: skip
     window = {"within": "90 seconds", "time": "ts"} if how == "full" else {}
-    strategy = "hash" if how == "full" else "contrand"
     join = ek.stream_join(
-        *streams, on="k", how=how, strategy=strategy, units=4, state=str(folder / "state"), **window
+        *streams, on="k", how=how, strategy="contrand", units=4, state=str(folder / "state"), **window
     )
 
     def on_step(at: str, number: int) -> None:

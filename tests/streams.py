@@ -106,6 +106,7 @@ class Stream:
     on_step: object = None
 
     def __post_init__(self):
+        self.spec = replace(self.spec, rows=bool(self.spec.preserved) and strategy_named(self.strategy).copies)
         schemas = {i: prepare([], i, self.case, self.spec).schema for i in INPUTS}
         self.result = empty_result(self.spec, schemas)
         self.state_schema = merged_schema(schemas.values())

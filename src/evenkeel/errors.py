@@ -6,7 +6,7 @@ Errors are built by named constructors, so that one mistake has one message wher
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class EvenkeelError(Exception):
@@ -567,18 +567,18 @@ class StreamNotSupported(EvenkeelError):
         )
 
     @classmethod
-    def outer_strategy(cls, how: str, strategy: str) -> EvenkeelError:
-        return cls._make(
-            f"A '{how}' join must see all partners of a row in one unit, and the strategy '{strategy}' spreads them.",
-            "use strategy='hash' or 'auto' with an equality in the condition.",
-        )
-
-    @classmethod
     def outer_condition(cls, how: str, text: str) -> EvenkeelError:
         return cls._make(
             f"'{text}' can only be checked after the join, and a '{how}' join has to know before which rows matched.",
             "compare an expression of one input with one of the other, such as \"l.a < r.b + 5\", "
             "or use how='inner'.",
+        )
+
+    @classmethod
+    def distinct_window(cls, names: Sequence[str]) -> EvenkeelError:
+        return cls._make(
+            f"Distinct values ({', '.join(names)}) would have to be remembered for ever, as no window ends.",
+            "join with within=ek.tumbling('10 minutes') (or another length): values are then distinct in each window.",
         )
 
     @classmethod

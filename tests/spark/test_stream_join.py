@@ -96,9 +96,10 @@ def test_inner(feed, tmp_path, strategy):
 
 
 OUTER = {
-    "left": ("l.k = r.k AND l.x < r.x - 40", "45 seconds"),
-    "full": ("l.name = r.name AND l.k <=> r.k", ek.tumbling("20 seconds")),
-    "left_anti": ("k", "30 seconds"),
+    "left": ("hash", "l.k = r.k AND l.x < r.x - 40", "45 seconds"),
+    "full": ("one_bucket", "l.name = r.name AND l.k <=> r.k", ek.tumbling("20 seconds")),
+    "right": ("random", "l.x BETWEEN r.x AND r.x + 9 AND abs(l.x - r.x) < 2 AND l.name < r.name", "45 seconds"),
+    "left_anti": ("contrand", "k", "30 seconds"),
 }
 
 
@@ -106,11 +107,13 @@ OUTER = {
 def test_outer(feed, tmp_path, how):
     """Rows whose window the watermark has passed are all there, matched or not; no others are unmatched."""
     (left, right), tables = feed[0](), feed[1]
-    on, within = OUTER[how]
-    join = ek.stream_join(left, right, on, how, within=within, time="ts", units=3, state=str(tmp_path / "state"))
+    strategy, on, within = OUTER[how]
+    join = ek.stream_join(
+        left, right, on, how, within=within, time="ts", strategy=strategy, units=4, state=str(tmp_path / "state")
+    )
     query, sink = run(join, tmp_path)
     near = (
-        "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 45000000" if how == "left"
+        "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 45000000" if how in ("left", "right")
         else "floor(unix_micros(l.ts) / 2e7) = floor(unix_micros(r.ts) / 2e7)" if how == "full"
         else "abs(unix_micros(l.ts) - unix_micros(r.ts)) <= 30000000"
     )  # fmt: skip
@@ -193,7 +196,6 @@ def test_requests_that_make_no_sense(spark, feed, tmp_path):
         ({"strategy": "hsah"}, "did you mean 'hash'"),
         ({"strategy": "contrand(d=x)"}, "cannot be read"),
         ({"strategy": "hash", "on": "l.x < r.x"}, "no equality"),
-        ({"strategy": "random", "how": "left", "within": "1 hour", "time": "ts"}, "in one unit"),
         ({"on": "l.k = r.k AND l.x + r.x > 3", "how": "left", "within": "1 hour", "time": "ts"}, "after the join"),
         ({"state": "s3://bucket/state"}, "no path of a file system"),
         ({"left": left.withColumn("i", F.expr("INTERVAL 1 DAY"))}, "cannot keep"),
@@ -236,6 +238,32 @@ def test_sinks(spark, tmp_path, capsys):
     assert "batch 4" in capsys.readouterr().out
 
 
+def test_kafka_writer(spark, monkeypatch):
+    """What Spark's Kafka writer is given; there is no broker here to send it to."""
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    given = {}
+    monkeypatch.setattr(DataFrameWriter, "format", lambda self, name: given.update(format=name) or self)
+    monkeypatch.setattr(DataFrameWriter, "options", lambda self, **options: given.update(options) or self)
+    monkeypatch.setattr(DataFrameWriter, "save", lambda self: given.update(rows=self._df.collect()))
+    sink = ek.sinks.kafka("matches", servers="a:9092,b:9092", **{"kafka.acks": "all"})
+    sink(spark.sql("SELECT 1 AS k, 'x' AS v, CAST(NULL AS int) AS w"), 3)
+    assert [r.value for r in given.pop("rows")] == ['{"k":1,"v":"x"}']
+    assert given == {
+        "format": "kafka", "topic": "matches", "kafka.bootstrap.servers": "a:9092,b:9092", "kafka.acks": "all"
+    }  # fmt: skip
+
+
+def test_auto(spark, feed, tmp_path):
+    """High selectivity is spread at random, all else is hashed."""
+    left, right = (df.withColumn("b", F.col("x") > 3) for df in feed[0]())
+    for on, chosen in (
+        ("k", "hash"), ("l.name = r.name AND l.b = r.b", "hash"), ("b", "random"), ("l.x < r.x", "random"),
+        ("levenshtein(l.name, r.name) < 2", "random"),
+    ):  # fmt: skip
+        assert ek.stream_join(left, right, on, state=str(tmp_path / "s")).strategy.name == chosen
+
+
 def test_units_without_rows(spark, tmp_path):
     """Fewer rows than units, an input that is silent at first, and batches without a match."""
     schema = "k int, v string"
@@ -257,6 +285,14 @@ def test_units_without_rows(spark, tmp_path):
         join = ek.stream_join(*streams, on="k", units=3, state=str(folder / "state"))
         query, _ = run(join, folder, careless)
         assert query.status()["totals"]["pairs"] == 2, "a sink that leaves results alone leaves the state whole"
+    found = []
+
+    def second(df, batch):
+        """The results' partitions are not the first ones of the job that computes them."""
+        found.extend(spark.createDataFrame([(0, "", "")], df.schema).unionAll(df).filter("k > 0").collect())
+
+    run(ek.stream_join(*streams, on="k", units=3, state=str(tmp_path / "second")), tmp_path / "union", second)
+    assert len(found) == 2
 
 
 def test_aggregates(feed, tmp_path):
@@ -288,3 +324,33 @@ def test_aggregates(feed, tmp_path):
     assert_same_rows(got, expected.toArrow())
     with pytest.raises(ek.EvenkeelError, match="no column 'amount'"):
         join.aggregate("l.k", total=ek.agg.sum("r.amount"))
+    with pytest.raises(ek.EvenkeelError, match="remembered for ever"):
+        join.aggregate("l.k", names=ek.agg.count("r.name", distinct=True))
+
+
+def test_distinct_in_a_window(feed, tmp_path):
+    """Distinct values count once a window; of windows that are over, only the aggregates are kept."""
+    (left, right), tables = feed[0](), feed[1]
+    join = ek.stream_join(
+        left, right, "k", "left", within=ek.tumbling("50 seconds"), time="ts", units=2, strategy="contrand",
+        state=str(tmp_path / "state"),
+    )  # fmt: skip
+    view = join.aggregate(
+        "l.k", n=ek.agg.count(), names=ek.agg.count("r.name", distinct=True), total=ek.agg.sum("r.x", distinct=True),
+        mean=ek.agg.avg("l.x", distinct=True),
+    )  # fmt: skip
+    query = view.start(ek.sinks.delta(str(tmp_path / "view")), checkpoint=str(tmp_path / "c"), trigger=NOW)
+    query.awaitTermination()
+    due = query.driver.spec.window.useless_before(query.driver.state.snapshot.progress["watermark_before"])
+    start = "timestamp_micros(cast(floor(unix_micros(l.ts) / 5e7) * 50000000 AS bigint))"
+    on = "l.k = r.k AND floor(unix_micros(l.ts) / 5e7) = floor(unix_micros(r.ts) / 5e7)"
+    expected = (
+        tables[0].alias("l").join(tables[1].alias("r"), F.expr(on), "left")
+        .filter(f"r.k IS NOT NULL OR unix_micros(l.ts) < {due}").groupBy(F.expr(start), "l.k")
+        .agg(F.expr("count(*)"), F.expr("count(DISTINCT r.name)"), F.expr("sum(DISTINCT r.x)"),
+             F.expr("avg(DISTINCT l.x)"))
+    )  # fmt: skip
+    got = DeltaTable(str(tmp_path / "view")).to_pyarrow_table()
+    assert_same_rows(got.select(["window", "k", "n", "names", "total", "mean"]), expected.toArrow())
+    closed = [r for r in got.to_pylist() if r["_names_final"] is not None]
+    assert closed and not any(r["_names_set"] for r in closed)

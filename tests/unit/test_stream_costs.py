@@ -51,12 +51,21 @@ def test_formulas_as_measured(tmp_path, strategy, m, n, d, e):
     if strategy == "one_bucket":
         assert stored == costs.matrix_memory(s, m, n) == 4 * 2400
         assert report.sent == costs.matrix_traffic(s, m, n)
+        # Formulas (3) and (4): of the room for `capacity` rows in a new line of cells, this share is left for new rows
+        # of the input that it is made for; the rest is taken by copies of the other input's, as many as each cell has.
+        capacity, loads = 1000, stream.driver.loads.units
+        for other, gain in (("right", costs.matrix_gain_left(s, n, capacity)),
+                            ("left", costs.matrix_gain_right(s, m, capacity))):  # fmt: skip
+            copied = np.mean([u.stored[other] for u in loads])
+            assert 1 - copied / capacity == pytest.approx(gain) and gain < 1
     elif strategy == "hash":
         assert stored == costs.biclique_memory(s) == 2400
         assert report.sent == 1200, "a unit that holds both inputs is sent a row once, not twice"
     else:
         assert stored == costs.biclique_memory(s) == 2400
         assert report.sent == costs.biclique_traffic(s, m, n, d, e)
+        # In the biclique a new unit holds rows of its own input alone: its gain is 1.
+        assert all(min(u.stored.values()) == 0 for u in stream.driver.loads.units)
 
 
 def test_a_hot_key_comes_out_in_pieces(tmp_path):

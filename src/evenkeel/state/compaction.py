@@ -1,18 +1,20 @@
-"""Tiered merging: segments of like size become one, so that probing looks into few of them.
+"""Tiered merging, at an even pace: segments of like size become one, so that probing looks into few of them.
 
     tier 0   ▪ ▪ ▪ ▪ ▪ ▪     `fanout` segments of one tier ...
     tier 1       ■           ... become one of the next, `fanout` times as large
 
 Invariant: merging changes which files hold a unit's rows, never which rows it holds.
-Cost: a row is rewritten log_fanout(rows) times at most, and a unit has at most (fanout - 1) segments a tier, until
-segments reach `largest` rows, which are left alone. With a window a merged segment spans at most `period`
-microseconds, the archive period of BiStream's section 3.3: what expires then expires soon after its newest row.
+Cost: a row is rewritten log_fanout(rows) times at most, until segments reach `largest` rows, which are left alone.
+Units fill their tiers together, so an epoch merges at most `pace` times the rows that the last one brought, small
+tiers first; what is left waits for the next epochs, a few at most, because rows are rewritten less than `pace` times.
+With a window a merged segment spans at most `period` microseconds, the archive period of BiStream's section 3.3:
+what expires then expires soon after its newest row.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evenkeel.state.segment import Segment
@@ -25,12 +27,30 @@ class Tiers:
     """Segments up to this many rows form the lowest tier."""
     largest: int = 4_000_000
     period: int | None = None
+    pace: int = 4
+    """How many times the rows of the last epoch an epoch may rewrite; one merge is always allowed."""
 
     def tier(self, rows: int) -> int:
         tier, top = 0, self.smallest
         while rows > top:
             tier, top = tier + 1, top * self.fanout
         return tier
+
+    def plan(self, segments: Iterable[Segment], fresh: int) -> dict[tuple[int, str], list[Segment]]:
+        """What an epoch merges, by unit and input, when the last one brought `fresh` rows."""
+        held: dict[tuple[int, str], list[Segment]] = defaultdict(list)
+        for s in segments:
+            held[s.unit, s.input].append(s)
+        ready = {at: group for at, of in held.items() if (group := self.choose(of))}
+        left = self.pace * fresh
+        out: dict[tuple[int, str], list[Segment]] = {}
+        for at in sorted(ready, key=lambda at: (self.tier(ready[at][0].rows), at)):
+            rows = sum(s.rows for s in ready[at])
+            if out and rows > left:
+                break
+            out[at] = ready[at]
+            left -= rows
+        return out
 
     def choose(self, segments: Sequence[Segment]) -> list[Segment]:
         """The segments of one input and unit to merge now; none, or at least two. The cheapest tier goes first."""

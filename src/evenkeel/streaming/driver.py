@@ -20,8 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from evenkeel.errors import StateMismatch
 from evenkeel.state import Segment, Snapshot, StateTable, Tiers
+from evenkeel.state.segment import ROW
+from evenkeel.streaming.due import Asking, Due, asking
 from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
 from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy, table_from_json
 from evenkeel.streaming.strategies.base import UnitLoad
@@ -60,6 +64,12 @@ class EpochPlan:
     table: RoutingTable
     tasks: tuple[UnitTask, ...]
     watermark: int | None
+    due: Due = (None, None)
+    """Preserved rows whose partners are in several units, and that are shown now unless one matches."""
+
+    def asking(self, spec: JoinSpec) -> list[Asking]:
+        """The segments they are in."""
+        return asking([s for t in self.tasks for held in t.segments.values() for s in held], self.due, spec)
 
 
 @dataclass
@@ -138,25 +148,23 @@ class Driver:
 
     def plan(self, epoch: int, before: Snapshot) -> EpochPlan:
         mark = before.progress.get("watermark")
-        due: tuple[int | None, int | None] = (None, None)
+        due: Due = (None, None)
         if self.spec.preserved:
             window = self.spec.window
             due = window.useless_before(before.progress.get("watermark_before")), window.useless_before(mark)
         held: dict[tuple[int, str], list[Segment]] = {}
         for s in before.segments:
             held.setdefault((s.unit, s.input), []).append(s)
+        merges = self.tiers.plan(before.segments, before.progress.get("fresh", 0))
         tasks = tuple(
             UnitTask(
-                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark, due, self._tiers(u)
+                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark,
+                due if self.strategy.together else (None, None),
+                {i: tuple(merges.get((u, i), ())) for i in INPUTS},
             )
             for u in range(self.table.units)
-        )
-        return EpochPlan(epoch, self.table, tasks, mark)
-
-    def _tiers(self, unit: int) -> Tiers:
-        """Units merge at different paces, so that an epoch seldom waits for many merges."""
-        t = self.tiers
-        return Tiers(t.fanout + unit % 3, t.smallest, t.largest, t.period)
+        )  # fmt: skip
+        return EpochPlan(epoch, self.table, tasks, mark, (None, None) if self.strategy.together else due)
 
     def _commit(self, plan: EpochPlan, before: Snapshot, reports: Sequence[UnitReport]) -> list[Segment]:
         progress = before.progress
@@ -180,6 +188,7 @@ class Driver:
             "newest": newest,
             "watermark": mark,
             "watermark_before": old,
+            "fresh": sum(sum(r.fresh.values()) for r in reports),
             "totals": {
                 "rows": _sum(totals.get("rows"), [r.rows for r in reports]),
                 "late": _sum(totals.get("late"), [r.late for r in reports]),
@@ -226,6 +235,8 @@ def open_state(
     """The state at `root`, made if there is none, refused if it was written for another join."""
     now = _plain({"spec": spec.to_json(), "strategy": strategy, "units": units, "options": dict(options)})
     state = StateTable.find(root)
+    if spec.rows:
+        schema = schema.append(pa.field(ROW, pa.int64()))
     if state is None:
         return StateTable.create(root, schema, {"query": query, **now})
     before = state.description

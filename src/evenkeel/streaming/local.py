@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from evenkeel.hashing import xxhash64
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY
+from evenkeel.state.segment import KEY, ROW
+from evenkeel.streaming import due
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.unit import UnitEpoch, UnitReport
@@ -35,7 +36,29 @@ class LocalExecutor:
             rows = {i: routed[i][task.unit] for i in INPUTS}
             out += list(unit.results(rows, self.result))
             self._reports.append(unit.report)
+        out += self._settled(plan)
         return pa.Table.from_batches(out, self.result)
+
+    def _settled(self, plan: EpochPlan) -> list[pa.RecordBatch]:
+        """Rows that are due and whose partners are in several units."""
+        out: list[pa.RecordBatch] = []
+        asked: dict[tuple[str, int], list[pa.Table]] = {}
+        for at in plan.asking(self.spec):
+            rows = due.ask(at, plan.due, plan.table, self.spec, self.cache)
+            for unit in np.unique(np.asarray(rows[due.UNIT])):
+                here = rows.filter(pa.array(np.asarray(rows[due.UNIT]) == unit))
+                asked.setdefault((at.segment.input, int(unit)), []).append(here)
+        answers: dict[str, list[pa.Table]] = {}
+        for (input, unit), tables in asked.items():
+            held = plan.tasks[unit].segments[INPUTS[1 - INPUTS.index(input)]]
+            answers.setdefault(input, []).append(
+                due.answer(pa.concat_tables(tables), input, held, self.spec, self.cache)
+            )
+        for input, tables in answers.items():
+            rows = due.settle(pa.concat_tables(tables), self.spec)
+            self._reports[0].emitted += len(rows)
+            out += due.shown(rows, input, self.spec, self.result).to_batches()
+        return out
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
         return self._reports
@@ -51,6 +74,8 @@ class LocalExecutor:
             key = np.where(null, row, np.asarray(rows[KEY].fill_null(0)))
         else:
             key = row
+        if self.spec.rows:
+            rows = rows.append_column(ROW, pa.array(row))
         placed = plan.table.place(input, key, row)
         out = []
         for unit in range(plan.table.units):

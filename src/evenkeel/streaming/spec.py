@@ -4,6 +4,7 @@ Rows reach a unit prepared: beside the user's columns they carry what the joiner
 
     _key      hash of the equality keys (Spark's xxhash64); NULL where the row can match nothing
     _time     event time in microseconds
+    _row      hash of content and epoch, where a stored row is to be placed again
     _pos0 ..  positions of the bands: doubles that rise with the value they stand for
     _k0 ..    values of the equality keys, where they are not columns already
     _c0 ..    values that a row is compared by with `=`, `<`, ... when the joiner itself must decide
@@ -76,6 +77,8 @@ class JoinSpec:
     lateness: int = 0
     time: bool = False
     """Whether rows carry `_time`."""
+    rows: bool = False
+    """Whether rows carry `_row`."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,8 +1,8 @@
 """One unit in one epoch: probe what it holds, join the epoch's own rows, write what it is to hold, report.
 
     for each input, in order:   its rows probe the other inputs' segments, and what earlier inputs store now
-    rows that are due:          preserved rows that can find no more partners are emitted with what they found
-    rows to store:              one new segment an input, merged with small ones if a tier is full
+    rows that are due:          preserved rows that can find no more partners, where the unit holds all they could have
+    rows to store:              one new segment an input; segments whose tier is full become one
     report:                     segments added and removed, rows counted, newest times
 
 Invariant: results and report are functions of the segments and the rows alone, so an attempt that is run again gives
@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenkeel.state import Segment, SegmentCache, Tiers, write_segment
+from evenkeel.state import Segment, SegmentCache, write_segment
 from evenkeel.state.segment import TIME
+from evenkeel.streaming.due import Due, are_due, asking, fitted, matches, shown
 from evenkeel.streaming.joiner import PAIRS, Run, probe, sort
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import PRIMARY, PROBE, STORE
@@ -41,9 +42,10 @@ class UnitTask:
     root: str
     segments: Mapping[str, tuple[Segment, ...]]
     watermark: int | None = None
-    due: tuple[int | None, int | None] = (None, None)
-    """Preserved rows from the first time up to the second are emitted now."""
-    tiers: Tiers = field(default_factory=Tiers)
+    due: Due = (None, None)
+    """Preserved rows that the unit settles now."""
+    merges: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
+    """By input, segments that become one."""
 
 
 @dataclass
@@ -58,6 +60,8 @@ class UnitReport:
     null_keys: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
+    fresh: dict[str, int] = field(default_factory=dict)
+    """Rows that the epoch brought to be stored."""
     probing: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int | None] = field(default_factory=dict)
     pairs: int = 0
@@ -173,71 +177,32 @@ class UnitEpoch:
                 for side, (run, at) in zip(INPUTS, (left, right), strict=True)
                 for name in self.spec.columns[side]
             ]
-            yield _as(columns, schema)
+            yield fitted(columns, schema)
 
     def _due(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Preserved rows whose last possible partner has come: unmatched ones, or, for a semi join, matched ones."""
-        begin, end = self.task.due
-        if end is None:
-            return
         for input in self.spec.preserved:
-            other = INPUTS[1 - INPUTS.index(input)]
-            for segment in self.task.segments[input]:
-                if segment.max_time is None or segment.min_time is None or segment.min_time >= end:
-                    continue
-                if begin is not None and segment.max_time < begin:
-                    continue
-                run = self._run(segment)
-                times = np.asarray(run.rows[TIME])
-                due = times < end if begin is None else (times < end) & (times >= begin)
-                if not due.any():
-                    continue
-                table = _where(run.rows, due)
-                asking = Run(table, self.spec)
-                matched = np.zeros(len(asking), dtype=bool)
-                for theirs in self.task.segments[other]:
-                    for _, p in probe(self._run(theirs), asking, self.spec, input):
-                        matched[p] = True
-                wanted = matched if self.spec.how == "left_semi" else ~matched
-                shown = _where(table, wanted)
-                self.report.emitted += len(shown)
-                if len(shown):
-                    yield self._alone(shown, input, schema)
-
-    def _alone(self, rows: pa.Table, input: str, schema: pa.Schema) -> pa.Table:
-        """Rows of one input as results, the other input's columns NULL."""
-        if not self.spec.pairs:
-            return _as([rows[c] for c in self.spec.columns[input]], schema)
-        columns: list[Any] = []
-        at = 0
-        for side in INPUTS:
-            for name in self.spec.columns[side]:
-                columns.append(rows[name] if side == input else pa.nulls(len(rows), schema.field(at).type))
-                at += 1
-        return _as(columns, schema)
+            held = self.task.segments[INPUTS[1 - INPUTS.index(input)]]
+            for at in asking(self.task.segments[input], self.task.due, self.spec):
+                run = self._run(at.segment)
+                table = _where(run.rows, are_due(np.asarray(run.rows[TIME]), self.task.due))
+                matched = matches(Run(table, self.spec), input, held, self.spec, self.cache)
+                rows = _where(table, matched if self.spec.how == "left_semi" else ~matched)
+                self.report.emitted += len(rows)
+                if len(rows):
+                    yield shown(rows, input, self.spec, schema)
 
     def _store(self, input: str, rows: pa.Table) -> None:
-        """One new segment, merged at once with those of its tier when they are many enough."""
-        task = self.task
-        before = list(task.segments[input])
-        held = sum(s.rows for s in before) + len(rows)
-        fresh = Segment("", input, task.unit, len(rows), 0, task.epoch, *self._bounds(rows))
-        group = task.tiers.choose([*before, fresh] if len(rows) else before)
-        if group:
-            merged = [s for s in group if s.path]
-            tables = [self.cache.get(s) for s in merged] + ([rows] if len(merged) < len(group) else [])
-            both = sort(pa.concat_tables([t.select(rows.column_names) for t in tables]), self.spec, runs=True)
-            self._write(input, both, merged=True)
+        """One new segment, and one of those that are to be merged."""
+        merged = self.task.merges.get(input, ())
+        if merged:
+            tables = [self.cache.get(s).select(rows.column_names) for s in merged]
+            self._write(input, sort(pa.concat_tables(tables), self.spec, runs=True), merged=True)
             self.report.removed += merged
-        if len(rows) and fresh not in group:
+        if len(rows):
             self._write(input, rows)
-        self.report.stored[input] = held
-
-    def _bounds(self, rows: pa.Table) -> tuple[int | None, int | None]:
-        if not self.spec.time or not len(rows):
-            return None, None
-        found = pc.min_max(rows[TIME]).as_py()
-        return found["min"], found["max"]
+        self.report.fresh[input] = len(rows)
+        self.report.stored[input] = sum(s.rows for s in self.task.segments[input]) + len(rows)
 
     def _write(self, input: str, rows: pa.Table, merged: bool = False) -> None:
         segment = write_segment(self.task.root, input, self.task.unit, self.task.epoch, rows, merged)
@@ -247,9 +212,3 @@ class UnitEpoch:
 
 def _where(rows: pa.Table, mask: Bool) -> pa.Table:
     return rows if mask.all() else rows.filter(pa.array(mask)).combine_chunks()
-
-
-def _as(columns: list[Any], schema: pa.Schema) -> pa.Table:
-    """Columns under the result's names and types; a time zone is but a label."""
-    fitted = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.table(fitted, schema=schema)

@@ -184,7 +184,12 @@ class Strategy(Protocol):
 
     @property
     def together(self) -> bool:
-        """Whether all partners of a row are in one unit, which outer, semi and anti joins ask for."""
+        """Whether all partners of a row are in one unit, which then settles outer, semi and anti joins alone."""
+        ...
+
+    @property
+    def copies(self) -> bool:
+        """Whether a row may be stored in several units; one of them has the primary copy."""
         ...
 
     def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable: ...

@@ -103,6 +103,7 @@ class ContRand:
     summary = "join-biclique: hashed to a subgroup of units, at random within it"
     needs_equality = True
     together = False
+    copies = False
 
     def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
         """`options`: d subgroups of the first input's units, e of the second's; two units a subgroup unless given."""

@@ -47,6 +47,7 @@ class Hash:
     summary = "by the key's hash: every row once, no help against a hot key"
     needs_equality = True
     together = True
+    copies = False
 
     def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
         return HashTable(units)

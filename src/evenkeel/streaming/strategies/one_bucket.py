@@ -96,6 +96,7 @@ class OneBucket:
     summary = "join-matrix: rows copied along stripes and columns; any condition"
     needs_equality = False
     together = False
+    copies = True
 
     def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
         left, right = inputs

@@ -20,6 +20,7 @@ class Random:
     summary = "join-biclique: stored at random, probes every unit of the other input; any condition"
     needs_equality = False
     together = False
+    copies = False
 
     def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
         return biclique(inputs, units, {i: 1 for i in inputs}, self.name)

@@ -22,14 +22,16 @@ def strategy_named(name: str) -> Strategy:
     raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
 
 
-def choose(name: str, *, equality: bool, how: str, text: str) -> Strategy:
-    """The strategy asked for, if it can run this join; `auto` hashes what has a key and spreads what has none."""
-    asked = name if name != "auto" else ("hash" if equality else "random")
+def choose(name: str, *, equality: bool, text: str, few: bool = False) -> Strategy:
+    """The strategy asked for, if it can run this join.
+
+    `auto` spreads at random what has no key, or so `few` keys that hashing would leave most units idle: both are joins
+    of high selectivity (BiStream, section 3.2.2). All else is hashed, which sends every row once.
+    """
+    asked = name if name != "auto" else ("hash" if equality and not few else "random")
     strategy = strategy_named(asked)
     if strategy.needs_equality and not equality:
         raise StreamNotSupported.needs_equality(asked, text)
-    if how not in ("inner", "cross") and not strategy.together:
-        raise StreamNotSupported.outer_strategy(how, asked)
     return strategy
 
 

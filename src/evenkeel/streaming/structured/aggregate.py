@@ -4,10 +4,11 @@
     merger     the view so far and the epoch's partial view, grouped again; written in one Delta transaction
 
 Invariant: version e of the view is the aggregate of all results up to epoch e: the transaction (query, epoch) goes in
-with the view, so an epoch that is run again is not added twice. Inputs are cut down to the columns that condition,
-groups and aggregates read before they reach the router.
+with the view, so an epoch that is run again is not added twice. Distinct values are sets in the view's own rows, one
+row a window, until the watermark closes the window and only the aggregate is kept. Inputs are cut down to the columns
+that condition, groups and aggregates read before they reach the router.
 Cost: the view passes through the driver once an epoch: it is meant to be far smaller than the streams.
-Source: BiStream, section 3.4.2.
+Source: BiStream, sections 3.4.1 (duplicates are eliminated within a window) and 3.4.2.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from evenkeel.conditions import Names
 from evenkeel.conditions.text import bind_text
-from evenkeel.errors import AmbiguousColumn, SinkUnwritable, StateMismatch, UnparsableCondition
+from evenkeel.errors import AmbiguousColumn, SinkUnwritable, StateMismatch, StreamNotSupported, UnparsableCondition
 from evenkeel.state import StateTable
 from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.sinks import DeltaSink, Sink
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery
 
 VIEW = "_evenkeel-view"
+WINDOW = "window"
+"""The column with the start of the window, where values are distinct within one."""
+_AGGREGATES: dict[str, Callable[[Column], Column]] = {"sum": F.sum, "avg": F.avg, "count": F.count}
 _PARTIAL: dict[str, Callable[[Column], Column]] = {"sum": F.sum, "min": F.min, "max": F.max, "count": F.count}
 
 
@@ -45,6 +50,12 @@ class StreamAggregate:
         names = join.join.bound.names
         self.groups = dict(zip(_group_names(by, list(aggregates)), (_bound(b, names) for b in by), strict=True))
         self.exprs = {n: _bound(a.of, names) for n, a in aggregates.items() if a.of is not None}
+        self._distinct = [n for n, a in self.aggregates.items() if a.distinct]
+        if self._distinct:
+            if join.join.spec.window.kind != "tumbling":
+                raise StreamNotSupported.distinct_window(self._distinct)
+            if WINDOW in (*self.groups, *self.aggregates):
+                raise AmbiguousColumn.in_result(WINDOW, ("", ""))
         try:  # Spark's analyzer sees it all before anything starts
             both = join.join.bound.left.crossJoin(join.join.bound.right)
             self._view(self._partial(both))
@@ -60,39 +71,65 @@ class StreamAggregate:
         tell = None if isinstance(sink, DeltaSink) else sink
 
         def merge(pairs: DataFrame, epoch: int) -> None:
-            view = self._merge(at, pairs, epoch)
+            state = StateTable.find(self.join.state) if self._distinct else None
+            view = self._merge(at, pairs, epoch, state.snapshot.progress.get("watermark") if state else None)
             if tell is not None:
                 tell(view, epoch)
 
         return self.join._start(merge, checkpoint, trigger, shape=self.join.join.checked)
+
+    def _group_columns(self) -> list[Column]:
+        columns = [F.expr(sql).alias(n) for n, sql in self.groups.items()]
+        if self._distinct:
+            size, times = self.join.join.spec.window.size, self.join.join.times
+            start = F.floor(F.coalesce(times["left"], times["right"]) / F.lit(size)) * F.lit(size)
+            columns.insert(0, F.timestamp_micros(start.cast("bigint")).alias(WINDOW))
+        return columns
 
     def _partial(self, pairs: DataFrame) -> DataFrame:
         """One row a group: sums, counts, least and greatest values, which can be merged with others'."""
         columns = []
         for name, a in self.aggregates.items():
             value = F.expr(self.exprs[name]) if name in self.exprs else F.lit(1)
-            if a.kind == "avg":
+            if a.distinct:
+                # Of the type that the aggregate has, so that what is kept of a closed window fits.
+                final = F.when(F.lit(False), _AGGREGATES[a.kind](value))
+                columns += [F.collect_set(value).alias(f"_{name}_set"), final.alias(f"_{name}_final")]
+            elif a.kind == "avg":
                 columns += [F.sum(value).alias(f"_{name}_sum"), F.count(value).alias(f"_{name}_count")]
             else:
                 columns.append(_PARTIAL[a.kind](value).alias(name))
-        return pairs.groupBy(*(F.expr(sql).alias(n) for n, sql in self.groups.items())).agg(*columns)
+        return pairs.groupBy(*self._group_columns()).agg(*columns)
 
-    def _view(self, partial: DataFrame) -> DataFrame:
-        """Partial views merged; the columns keep the types they have."""
+    def _view(self, partial: DataFrame, mark: int | None = None) -> DataFrame:
+        """Partial views merged; the columns keep the types they have. Windows that end by `mark` are closed."""
         kinds = {f.name: f.dataType for f in partial.schema}
         columns = []
         for name, a in self.aggregates.items():
+            if a.distinct:
+                values = F.array_distinct(F.flatten(F.collect_list(f"_{name}_set")))
+                columns += [values.alias(f"_{name}_set"), F.max(f"_{name}_final").alias(f"_{name}_final")]
+                continue
             parts = [f"_{name}_sum", f"_{name}_count"] if a.kind == "avg" else [name]
             for part in parts:
                 merge = {"min": F.min, "max": F.max}.get(a.kind, F.sum)
                 columns.append(merge(F.col(part)).cast(kinds[part]).alias(part))
-        merged = partial.groupBy(*(F.col(f"`{n}`") for n in self.groups)).agg(*columns)
+        groups = [*([WINDOW] if self._distinct else []), *self.groups]
+        merged = partial.groupBy(*(F.col(f"`{n}`") for n in groups)).agg(*columns)
         for name, a in self.aggregates.items():
-            if a.kind == "avg":
+            if a.distinct:
+                values, final = F.col(f"_{name}_set"), F.col(f"_{name}_final")
+                value = F.coalesce(final, _of_set(a.kind, values, kinds[f"_{name}_final"]))
+                merged = merged.withColumn(name, value)
+                if mark is not None:
+                    closed = F.unix_micros(WINDOW) + F.lit(self.join.join.spec.window.size) <= F.lit(mark)
+                    merged = merged.withColumn(f"_{name}_final", F.when(closed, F.col(name)))
+                    merged = merged.withColumn(f"_{name}_set", F.when(closed, F.slice(values, 1, 0)).otherwise(values))
+            elif a.kind == "avg":
                 merged = merged.withColumn(name, F.try_divide(f"_{name}_sum", f"_{name}_count"))
         return merged
 
-    def _merge(self, at: str, pairs: DataFrame, epoch: int) -> DataFrame:
+    def _merge(self, at: str, pairs: DataFrame, epoch: int, mark: int | None) -> DataFrame:
         spark = pairs.sparkSession
         partial = self._partial(pairs)
         view = _opened(at)
@@ -102,7 +139,7 @@ class StreamAggregate:
         if view is not None:
             before = spark.createDataFrame(view.to_pyarrow_table(columns=partial.columns), partial.schema)
             partial = before.unionAll(partial)
-        merged = self._view(partial)
+        merged = self._view(partial, mark)
         table = merged.toArrow()
         try:
             Path(at).mkdir(parents=True, exist_ok=True)
@@ -113,6 +150,16 @@ class StreamAggregate:
         except (DeltaError, OSError) as error:
             raise SinkUnwritable.at(at, error) from error
         return spark.createDataFrame(table, merged.schema)
+
+
+def _of_set(kind: str, values: Column, to: DataType) -> Column:
+    """The aggregate of distinct values; NULL of none, but 0 for their number."""
+    if kind == "count":
+        return F.size(values).cast(to)
+    total = F.aggregate(values, F.lit(0).cast(to), lambda a, x: (a + x.cast(to)).cast(to))
+    if kind == "avg":
+        total = F.try_divide(total, F.size(values)).cast(to)
+    return F.when(F.size(values) > 0, total)
 
 
 def _opened(at: str) -> DeltaTable | None:

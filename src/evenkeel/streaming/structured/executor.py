@@ -19,16 +19,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY
+from evenkeel.state.segment import KEY, ROW
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
+from evenkeel.streaming.structured import due
 from evenkeel.streaming.structured.prepare import PreparedJoin
 from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
@@ -58,12 +59,21 @@ class SparkExecutor:
         except OSError as error:
             raise StateUnwritable.at(str(self._folder), error) from error
         parts = min(self.tasks, plan.table.units)
-        placed = batch.withColumn("_place", _placement(self.join, plan))
-        moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
+        spec = self.join.spec
+        hashed = batch.withColumn(ROW, F.expr(_row(self.join, plan))) if spec.rows else batch
+        placed = hashed.withColumn("_place", _placement(self.join, plan))
+        moved = _with_marks(placed, parts).repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
-        empty = self.join.arrow.append(pa.field("_place", pa.int32()))
-        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
+        rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if spec.rows else self.join.arrow
+        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join), names)
         self._results = moved.mapInArrow(run, self.join.result)
+        root, folder = self.root, str(self._folder)
+        settled = due.settled(
+            batch.sparkSession, plan, spec, rows, self.join.result, parts, lambda: _cache(root),
+            lambda part, shown: _write(folder, f"due-{part:05d}", {"part": part, "emitted": shown}),
+        )  # fmt: skip
+        if settled is not None:
+            self._results = self._results.unionAll(settled)
         return self.shape(self._results)
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
@@ -74,6 +84,8 @@ class SparkExecutor:
             reports = self._reports()
         missing = [t.unit for t in plan.tasks if t.unit not in reports]
         assert not missing, f"units {missing} did not report"
+        for part, rows in self._shown().items():
+            reports[part].emitted += rows
         return [reports[t.unit] for t in plan.tasks]
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
@@ -91,23 +103,51 @@ class SparkExecutor:
             out.setdefault(report.unit, report)
         return out
 
+    def _shown(self) -> dict[int, int]:
+        """By task, how many rows that were due it showed."""
+        assert self._folder is not None
+        read = [json.loads(f.read_text()) for f in self._folder.glob("due-*.json")]
+        return {doc["part"]: doc["emitted"] for doc in read}
+
 
 def _payload(join: PreparedJoin) -> dict[str, list[str]]:
-    return {s: [*join.engine, *join.stored[s].values()] for s in SIDES}
+    row = [ROW] if join.spec.rows else []
+    return {s: [*join.engine, *row, *join.stored[s].values()] for s in SIDES}
+
+
+def _hash(join: PreparedJoin, side: Side, epoch: int) -> str:
+    """The hash of a row's content and epoch: equal rows are placed alike within an epoch, and spread over epochs."""
+    columns = ", ".join(f"`{c}`" for c in join.hashed[side])
+    # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+    return f"xxhash64('{epoch}'{', ' + columns if columns else ''})"
+
+
+def _row(join: PreparedJoin, plan: EpochPlan) -> str:
+    left, right = (_hash(join, side, plan.epoch) for side in SIDES)
+    return f"CASE WHEN _side = 0 THEN {left} ELSE {right} END"
 
 
 def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     """Each row's placements as `_place`, one row a placement."""
     arrays: dict[Side, str] = {}
     for side in SIDES:
-        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
-        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
-        row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+        row = _hash(join, side, plan.epoch)
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
         arrays[side] = plan.table.place_sql(side, key, row)
     if not plan.table.replicates:
         return F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']}[0] ELSE {arrays['right']}[0] END")
     return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
+
+
+def _with_marks(placed: DataFrame, parts: int) -> DataFrame:
+    """One more row for every part, placed in a unit below 0: a part without rows knows which units it has too.
+
+    Spark's own number of a partition tells it only as long as nobody puts other partitions in front of these.
+    """
+    mark = (-(F.col("id") + 1) * FLAGS).cast("int").alias("_place")
+    nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in placed.schema if f.name not in ("_place", "_side")]
+    marks = placed.sparkSession.range(0, parts, 1, 1).select(F.lit(0).cast("tinyint").alias("_side"), *nothing, mark)
+    return placed.unionByName(marks)
 
 
 def _cache(root: str) -> SegmentCache:
@@ -127,25 +167,22 @@ def _units(
     folder: str,
     payload: dict[str, list[str]],
     names: list[str],
-    empty: pa.Schema,
 ) -> Arrow:
     """All units of one partition, one after the other."""
     root = tasks[0].root
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        here = [t for t in tasks if t.unit % parts == context.partitionId()]
         cache = _cache(root)
         cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
-        read = list(batches)  # none at all where no row was routed to; what is due comes out all the same
-        table = pa.Table.from_batches(read, read[0].schema if read else empty)
+        table = pa.Table.from_batches(list(batches))
+        part = pc.min(table["_place"]).as_py() // FLAGS % parts
+        here = [t for t in tasks if t.unit % parts == part]
         shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]
         result = pa.schema([table.schema.field(c).with_name(n) for c, n in zip(shown, names, strict=True)])
         for task, rows in zip(here, _split(table, here, payload), strict=True):
             unit = UnitEpoch(task, spec, cache)
             yield from unit.results(rows, result)
-            _write(folder, unit.report)
+            _write(folder, f"unit-{task.unit:05d}", unit.report.to_json())
 
     return run
 
@@ -167,10 +204,10 @@ def _split(
         yield rows
 
 
-def _write(folder: str, report: UnitReport) -> None:
+def _write(folder: str, name: str, report: dict[str, Any]) -> None:
     part = Path(folder, f".{uuid.uuid4().hex}")
     try:
-        part.write_text(json.dumps(report.to_json()))
-        os.replace(part, Path(folder, f"unit-{report.unit:05d}-{part.name[1:]}.json"))
+        part.write_text(json.dumps(report))
+        os.replace(part, Path(folder, f"{name}-{part.name[1:]}.json"))
     except OSError as error:
         raise StateUnwritable.at(folder, error) from error

@@ -21,12 +21,13 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from evenkeel.conditions import bound
+from evenkeel.conditions.band import Band
 from evenkeel.errors import StreamNotSupported, UnusableTime
 from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import contains_type
 from evenkeel.state.segment import KEY, TIME
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec
-from evenkeel.streaming.structured.checks import split
+from evenkeel.streaming.structured.checks import compared, differences, split
 from evenkeel.streaming.windows import Window
 from evenkeel.types import SIDES, How, Side, other
 
@@ -53,6 +54,8 @@ class PreparedJoin:
     hashed: dict[Side, list[str]]
     """The columns that the content hash of a row is made of."""
     engine: list[str]
+    times: dict[Side, Column]
+    """Event time in microseconds, over the bound columns; empty without a window."""
 
     @property
     def arrow(self) -> pa.Schema:
@@ -78,6 +81,12 @@ class PreparedJoin:
                 fields.append(T.StructField(name, self.both.schema[self.stored[side][name]].dataType))
         return T.StructType(fields)
 
+    @property
+    def few_keys(self) -> bool:
+        """Whether the key has a handful of values at most."""
+        kinds = self.bound.key_types
+        return bool(kinds) and len(kinds) < 3 and all(isinstance(k, T.BooleanType) for k in kinds)
+
     def checked(self, joined: DataFrame) -> DataFrame:
         """The user's own condition on what the units emit."""
         residual = self.bound.condition.residual_sql
@@ -101,7 +110,7 @@ def prepare(
     join = bind(left, right, on, how, suffixes)
     if how not in ("inner", "cross") and window.kind == "none":
         raise StreamNotSupported.needs_window(how)
-    times = _times(join, window, time)
+    times = micros(join, window, time)
     keys = [[e.sql(s).strip("`") for e in join.condition.equi] for s in SIDES]
     null_safe = [e.null_safe for e in join.condition.equi]
     kinds = list(join.key_types)
@@ -157,7 +166,7 @@ def prepare(
         s: [n for c, n in stored[s].items() if not contains_type(join.side(s).schema[c].dataType, _UNHASHED)]
         for s in SIDES
     }
-    return PreparedJoin(join, spec, both, stored, hashed, engine)
+    return PreparedJoin(join, spec, both, stored, hashed, engine, times)
 
 
 def _united(
@@ -176,7 +185,7 @@ def _united(
     return parts[0].unionAll(parts[1])
 
 
-def _times(join: BoundJoin, window: Window, time: TimeColumns) -> dict[Side, Column]:
+def micros(join: BoundJoin, window: Window, time: TimeColumns) -> dict[Side, Column]:
     """Event time of each input in microseconds; nothing is asked for without a window."""
     if window.kind == "none":
         return {}
@@ -220,17 +229,30 @@ def _stored_names(join: BoundJoin, side: Side) -> dict[str, str]:
 
 def _checks(join: BoundJoin, extra: dict[Side, dict[str, Column]]) -> list[Comparison]:
     """The rest of the condition as comparisons that a unit can make: it has to know which rows matched."""
-    checks = []
-    for i, theta in enumerate(join.condition.residual):
-        cut = split(theta.sql)
-        if cut is None:
+    checks: list[Comparison] = []
+    both = join.left.crossJoin(join.right)
+    for theta in join.condition.residual:
+        cuts = split(theta.sql)
+        if cuts is None:
+            bands = differences(theta.text, join.names)
+            cuts = [cut for band in bands for cut in compared(band, _wide(join, band, theta.text))]
+        if not cuts:
             raise StreamNotSupported.outer_condition(join.how, theta.text)
-        sql: dict[Side, str] = {"left": cut[0], "right": cut[2]}
-        both = join.left.crossJoin(join.right)
-        kind = both.select(F.expr(f"coalesce({sql['left']}, {sql['right']})").alias("c")).schema["c"].dataType
-        if not isinstance(kind, _VERIFIED) or (isinstance(kind, T.StringType) and kind.collation != "UTF8_BINARY"):
-            raise StreamNotSupported.outer_condition(join.how, theta.text)
-        for side in SIDES:
-            extra[side][f"_c{i}"] = F.expr(sql[side]).cast(kind)
-        checks.append(Comparison(f"_c{i}", cut[1], f"_c{i}"))
+        for left, op, right in cuts:
+            kind = both.select(F.expr(f"coalesce({left}, {right})").alias("c")).schema["c"].dataType
+            if not isinstance(kind, _VERIFIED) or (isinstance(kind, T.StringType) and kind.collation != "UTF8_BINARY"):
+                raise StreamNotSupported.outer_condition(join.how, theta.text)
+            name = f"_c{len(checks)}"
+            extra["left"][name], extra["right"][name] = (F.expr(sql).cast(kind) for sql in (left, right))
+            checks.append(Comparison(name, op, name))
     return checks
+
+
+def _wide(join: BoundJoin, band: Band, text: str) -> str:
+    """A type in which sums of the band's values are exact; '' for points in time. Rounded numbers have none."""
+    kinds = [join.side(s).select(F.expr(band.sql(s)).alias("c")).schema["c"].dataType for s in SIDES]
+    if all(isinstance(k, T.IntegralType) for k in kinds):
+        return "decimal(20, 0)"
+    if all(isinstance(k, _TIMES) for k in kinds):
+        return ""
+    raise StreamNotSupported.outer_condition(join.how, text)

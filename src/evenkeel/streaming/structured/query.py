@@ -69,7 +69,7 @@ def stream_join(
     late = microseconds("lateness", lateness, zero=True)
     join = prepare(left, right, on, kind, window_of(within), late, time)
     name, options = _options(strategy)
-    chosen = choose(name, equality=join.spec.equality, how=kind, text=join.spec.condition)
+    chosen = choose(name, equality=join.spec.equality, text=join.spec.condition, few=join.few_keys)
     chosen.start(SIDES, units, options)
 
     def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
@@ -93,7 +93,9 @@ class StreamJoin:
         times: list[str],
         again: Callable[[DataFrame, DataFrame], PreparedJoin],
     ) -> None:
-        self.join, self.strategy, self.options, self.units, self.state = join, strategy, options, units, state
+        rows = bool(join.spec.preserved) and strategy.copies
+        self.join = replace(join, spec=replace(join.spec, rows=rows))
+        self.strategy, self.options, self.units, self.state = strategy, options, units, state
         self.on_step: Callable[[str, int], None] | None = None
         self._frames, self._times, self._again = frames, times, again
 
