@@ -114,12 +114,13 @@ def test_filters_pushed_to_the_source(spark, lake):
         pushed.load().collect()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        for how in ("inner", "full", "left_anti"):
-            for condition in ("k = 7", "k IN (3, 7, 11)", "k > 20 AND who IS NULL", "k >= 6 AND k < 9", "k IS NULL"):
-                if how == "left_anti" and "who" in condition:
-                    continue
-                got = pushed.option("how", how).load().filter(condition)
-                assert_same_rows(got, theirs(frames, how).filter(condition))
+        for how, condition in (
+            ("full", "k IN (3, 7, 11) AND who IS NULL"),
+            ("full", "k IS NULL"),
+            ("left_anti", "k >= 2 AND k < 9"),
+        ):
+            got = pushed.option("how", how).load().filter(condition)
+            assert_same_rows(got, theirs(frames, how).filter(condition))
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
