@@ -26,7 +26,7 @@ class Cost:
     shuffled: int
     read: int
     stages: tuple[tuple[float, ...], ...]
-    """CPU seconds of the tasks that had rows to work on, by stage; stages that ran at the same time are one."""
+    """CPU seconds of the tasks that had rows to work on, by stage; stages that ran beside another are one with it."""
 
     def makespan(self, workers: int) -> float:
         """Seconds until the last worker would be done, stage after stage, longest task first."""
@@ -78,7 +78,7 @@ def measure(spark: SparkSession, action: Callable[[], Any], timings: Path | None
     end = ""
     for s in sorted(stages, key=lambda s: str(s["submissionTime"])):
         times = tuple(seconds[s["stageId"]].values())
-        if str(s["submissionTime"]) < end:
+        if str(s["submissionTime"]) < end and not s["shuffleReadBytes"]:
             groups[-1] += times
         else:
             groups.append(times)

@@ -65,8 +65,11 @@ STEPS = ("announced", "counted", "staged", "placed", "committed", "cleaned")
 SAMPLE_ROWS = 4096
 VARIED = 0.99
 """From this share of distinct values in the sample on, a column gets no dictionary: it has 200,000 values or more."""
-BYTES_A_COUNT = 16 << 20
-"""Of the table, for each task that counts keys."""
+BYTES_A_COUNT = 12 << 20
+"""Of the table, for each task that counts keys; four times as many where nothing waits for it."""
+SORTED_SHUFFLE, SORTED_SHUFFLE_BYTES = 201, 64 << 20
+"""Up to 200 partitions Spark's shuffle serializes rows into a file each, at a third more CPU time than by sorting
+serialized rows; so a table of some size has more, the last of them empty."""
 HOT_CELLS, HOT_KEYS = 32, 20
 HOT_SHARE = 1 / 2000
 """A key is worth naming from this share of the table on."""
@@ -242,10 +245,15 @@ def _plan(
     guess = size_in_bytes(explain_text(df))
     modulus = cells_for(made.buckets or None, guess, made.bucket_size)
     keys = df.select(*(F.col(_quoted(n)) for n in made.names))
-    if guess is not None:  # every task of an aggregate begins with a page of 64 MB, however little it counts
-        keys = keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / BYTES_A_COUNT)))
+
+    def in_tasks_of(size: int) -> DataFrame:
+        """Every task of an aggregate begins with a page of 64 MB, however little it counts."""
+        if guess is None:
+            return keys
+        return keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / size)))
+
     counted = (
-        keys.select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
+        in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
         .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
     )  # fmt: skip
     cells: Int64 = np.zeros(modulus, dtype=np.int64)
@@ -255,7 +263,7 @@ def _plan(
     width = _row_bytes(sample, made.names) if len(sample) else row_bytes(df.schema)
     buckets = made.buckets or choose_buckets(cells, width, made.bucket_size)
     layout = plan_layout(bucket_rows(cells, buckets), nulls, width, made.bucket_size, old)
-    return layout, partial(_hot_keys, keys, made.names, cells)
+    return layout, partial(_hot_keys, in_tasks_of(4 * BYTES_A_COUNT), made.names, cells)
 
 
 def _bucket_sql(names: Sequence[str], modulus: int) -> str:
@@ -319,8 +327,11 @@ def _merge_hot(old: tuple[HotKey, ...], new: tuple[HotKey, ...]) -> tuple[HotKey
 
 def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, varied: Sequence[str]) -> None:
     """Every unit one partition, sorted, written as one file; no dictionaries of columns that are `varied`."""
-    numbered, row = _told_apart(df)
+    text = explain_text(df)
+    numbered, row = _told_apart(df, text)
     units = len(layout.units())
+    if (size_in_bytes(text) or 0) >= SORTED_SHUFFLE_BYTES:
+        units = max(units, SORTED_SHUFFLE)
     unit = F.expr(_unit_sql(names, layout, row)).alias("_u")
     routed = numbered.select(*(F.col(_quoted(c)) for c in df.columns), unit)
     placed = routed.repartitionById(units, F.col("_u")).drop("_u")
@@ -330,9 +341,9 @@ def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, 
         writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
 
 
-def _told_apart(df: DataFrame) -> tuple[DataFrame, str]:
+def _told_apart(df: DataFrame, text: str) -> tuple[DataFrame, str]:
     """A number that spreads rows of one key and that a retried task computes again."""
-    if keeps_order(explain_text(df)):
+    if keeps_order(text):
         return df.select("*", F.monotonically_increasing_id().alias("_row")), "_row"
     steady = [_quoted(f.name) for f in df.schema if not contains_type(f.dataType, _SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
