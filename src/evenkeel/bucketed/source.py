@@ -156,7 +156,7 @@ def _range(f: Filter, column: str) -> Between | None:
     """The whole numbers that a filter on the key leaves; None where it is about something else."""
     if getattr(f, "attribute", None) != (column,):
         return None
-    values = f.value if isinstance(f, In) else (getattr(f, "value", None),)
+    values: tuple[Any, ...] = f.value if isinstance(f, In) else (getattr(f, "value", None),)
     if not values or any(type(v) is not int for v in values):
         return None
     if isinstance(f, (EqualTo, In)):
