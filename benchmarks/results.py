@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,24 @@ class Results:
     def picture(self, name: str, svg: str) -> None:
         (FOLDER / f"{self.stem}-{name}.svg").write_text(svg)
 
-    def print_table(self, rows: list[list[str]], targets: list[tuple[str, str, bool]]) -> None:
-        lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-        lines += ["| " + " | ".join(r) + " |" for r in rows[1:]]
+    def print_table(
+        self,
+        rows: list[list[str]],
+        targets: list[tuple[str, str, bool]],
+        more: Sequence[tuple[str, list[list[str]]]] = (),
+    ) -> None:
+        """The table, what was aimed at, and further tables with a title each."""
+        lines = _lines(rows)
         lines += ["", "| target | measured | holds |", "|---|---|---|"]
         lines += [f"| {what} | {value} | {'yes' if holds else 'NO'} |" for what, value, holds in targets]
+        for title, table in more:
+            lines += ["", f"**{title}**", "", *_lines(table)]
         self.data["targets"] = [{"target": t, "measured": m, "holds": bool(h)} for t, m, h in targets]
         self._save()
         (FOLDER / f"{self.stem}.md").write_text("\n".join(lines) + "\n")
         print("\n".join(lines), flush=True)
+
+
+def _lines(rows: list[list[str]]) -> list[str]:
+    head = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return head + ["| " + " | ".join(r) + " |" for r in rows[1:]]

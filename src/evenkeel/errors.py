@@ -341,6 +341,13 @@ class NotBucketed(EvenkeelError):
             "choose an empty or a new folder.",
         )
 
+    @classmethod
+    def unknown_store(cls, path: str, scheme: str) -> EvenkeelError:
+        return cls._make(
+            f"'{path}' is on a store that pyarrow does not reach: '{scheme}'.",
+            f"install fsspec and its package for '{scheme}'; Spark needs to reach that store as well.",
+        )
+
 
 class BrokenTable(EvenkeelError):
     @classmethod

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -12,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNull, LessThan, LessThanOrEqual, Not
 from tests.oracle import duck_join
 
 from evenkeel.bucketed import merge as merging
@@ -19,6 +23,7 @@ from evenkeel.bucketed import sorted_files
 from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.pair import Task
 from evenkeel.bucketed.run import run_task
+from evenkeel.bucketed.source import HIGHEST, LOWEST, _range
 from evenkeel.bucketed.store import Store
 from evenkeel.testing import assert_same_rows
 
@@ -57,7 +62,7 @@ def written(folder, name, table, keys, parts, group=7):
     return store, tuple(files)
 
 
-def joined(folder, left, right, keys, mode, parts=(1, 1)):
+def joined(folder, left, right, keys, mode, parts=(1, 1), between=None):
     lstore, lfiles = written(folder, "l", left, keys, parts[0])
     rstore, rfiles = written(folder, "r", right, keys, parts[1])
     columns = [OutColumn(k, "left", k, k) for k in keys] + [OutColumn("ln", "left", "ln")]
@@ -66,9 +71,8 @@ def joined(folder, left, right, keys, mode, parts=(1, 1)):
         columns.append(OutColumn("rn", "right", "rn"))
         fields.append(right.schema.field("rn"))
     task = Task("left", mode, lfiles, (rfiles,) if rfiles else (), mode in ("semi", "anti"), 0)
-    batches = list(
-        run_task(task, {"left": lstore, "right": rstore}, {"left": keys, "right": keys}, columns, pa.schema(fields))
-    )
+    stores, names = {"left": lstore, "right": rstore}, {"left": keys, "right": keys}
+    batches = list(run_task(task, stores, names, columns, pa.schema(fields), between))
     assert all(b.num_rows for b in batches)
     return pa.Table.from_batches(batches, pa.schema(fields))
 
@@ -160,3 +164,33 @@ def test_row_groups_out_of_reach_are_not_read(tmp_path, monkeypatch):
     got = joined(tmp_path, left, right, ["k"], "outer")
     assert_same_rows(got, [(300, 0, 300), (310, 1, 310)])
     assert sorted(map(len, seen)) == [1, 3], "three groups of seven rows hold the keys 300 to 310"
+    seen.clear()
+    got = joined(tmp_path, right.rename_columns(["k", "ln"]), right, ["k"], "outer", between=(500, 501))
+    assert sorted(map(len, seen)) == [1, 1] and (500, 500, 500) in [tuple(r.values()) for r in got.to_pylist()]
+
+
+def test_filters_that_say_something_of_the_key():
+    assert [_range(f, "k") for f in (EqualTo(("k",), 5), In(("k",), (3, 9)), GreaterThan(("k",), 5))] == [
+        (5, 5),
+        (3, 9),
+        (6, HIGHEST),
+    ]
+    assert _range(LessThanOrEqual(("k",), 5), "k") == (LOWEST, 5) and _range(LessThan(("k",), 5), "k") == (LOWEST, 4)
+    for other in (
+        EqualTo(("n",), 5),
+        EqualTo(("k", "x"), 5),
+        EqualTo(("k",), "5"),
+        IsNull(("k",)),
+        Not(IsNull(("k",))),
+    ):
+        assert _range(other, "k") is None
+
+
+def test_memory_does_not_grow_with_the_bucket(tmp_path):
+    """600 MB a side's bucket, half of it one key: the process that merges it, measured; 4 GB is for the benchmark."""
+    command = [sys.executable, "-m", "benchmarks.workloads.repeated", str(tmp_path), "6", "3", "300000"]
+    for _ in range(2):  # the first run makes the data, which takes memory of its own
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    found = json.loads(ran.stdout.strip().splitlines()[-1])
+    assert found["bytes"] > 600e6 and found["rows"] > 300_000
+    assert found["peak_mb"] <= 512 and found["peak_mb"] - found["before_mb"] <= 256, found

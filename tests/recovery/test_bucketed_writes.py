@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,70 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert not (path / MARKER).exists() and not list(path.glob("*0123456789ab"))
 
 
+class Recorder:
+    """Copies of a table's folder before and after everything that a writer does to it: what a SIGKILL there leaves."""
+
+    def __init__(self, monkeypatch, path, into):
+        self.path, self.into, self.copies = path, into, []
+        for name in ("begin", "move", "commit", "drop", "end", "sum_up"):
+            monkeypatch.setattr(Store, name, self._watched(getattr(Store, name)))
+
+    def _watched(self, real):
+        def act(store, *args):
+            self.take()
+            try:
+                return real(store, *args)
+            finally:
+                self.take()
+
+        return act
+
+    def take(self, step=None):
+        if self.path.exists():
+            copy = self.into / str(len(self.copies))
+            shutil.copytree(self.path, copy)
+            self.copies.append(copy)
+
+
+@pytest.mark.parametrize("act", ["write", "overwrite", "append", "compact"])
+def test_killed_at_every_change_of_the_folder(spark, frames, tmp_path, monkeypatch, act):
+    """The folder as it was at every moment is the old table or the new one, and the next writer takes it on."""
+    path = tmp_path / "t"
+    if act != "write":
+        ek.bucketed.write(frames["old"], path, "k", buckets=2)
+    if act == "compact":
+        ek.bucketed.write(frames["new"], path, "k", mode="append")
+    both = pa.concat_tables([OLD, NEW])
+    before, after = {"write": (None, NEW), "overwrite": (OLD, NEW), "append": (OLD, both), "compact": (both, both)}[act]
+    old = None if before is None else ek.bucketed.open_table(path).meta.generation
+    (tmp_path / "copies").mkdir()
+    with monkeypatch.context() as patched:
+        seen = Recorder(patched, path, tmp_path / "copies")
+        if act == "compact":
+            ek.bucketed.compact(spark, path, progress=seen.take)
+        elif act == "append":
+            ek.bucketed.write(frames["new"], path, "k", mode="append", progress=seen.take)
+        else:
+            mode = "error" if act == "write" else act
+            ek.bucketed.write(frames["new"], path, "k", bucket_size=200, mode=mode, progress=seen.take)
+    found = []
+    for copy in seen.copies:
+        try:
+            meta = ek.bucketed.open_table(copy).meta
+        except EvenkeelError as error:
+            assert before is None and ("bucketed table" in str(error) or "being written" in str(error))
+            found.append("old")
+            continue
+        found.append("old" if meta.generation == old else "new")
+        assert_same_rows(rows(copy), before if found[-1] == "old" else after)
+    assert len(found) >= 8 and found == sorted(found, reverse=True) and set(found) == {"old", "new"}
+    assert_same_rows(rows(path), after)
+    halfway = seen.copies[found.index("new") - 1]
+    (halfway / MARKER).unlink(missing_ok=True)  # its writer lives: it is this process
+    ek.bucketed.write(frames["ask"], halfway, "k", buckets=2, mode="overwrite")
+    assert_same_rows(rows(halfway), ASK)
+
+
 def test_a_table_that_was_never_finished(spark, frames, tmp_path):
     def stop(done):
         raise Died
@@ -167,12 +232,42 @@ def test_a_flipped_byte_anywhere_is_an_error_or_harmless(spark, frames, tmp_path
         data.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
         with pytest.raises(Exception, match=r"(?i)checksum"):
             native.execute().collect()
+    (data.parent / f".{data.name}.crc").unlink()
+    data.write_bytes(whole)
+    assert not ek.bucketed.plan(spark, left, right).native_buckets, "without its sums a file is not left to Spark"
     data.write_bytes(whole[:-50])
     with pytest.raises(EvenkeelError, match="bytes where the table's metadata says"):
         by_arrow()
     data.unlink()
     with pytest.raises(EvenkeelError, match="is missing"):
         ek.bucketed.inspect(left, check=True)
+
+
+def test_a_flipped_byte_of_a_compacted_file_on_sparks_own_path(spark, frames, tmp_path):
+    """They are not written by Spark; page headers and footers are summed up all the same, and NULL keys' files."""
+    left, right = tmp_path / "l", tmp_path / "r"
+    for mode in ("error", "append"):
+        ek.bucketed.write(frames["old"], left, "k", buckets=1, mode=mode)
+    ek.bucketed.compact(spark, left)
+    ek.bucketed.write(frames["ask"], right, "k", buckets=1)
+    expected = [(1, n, 1) for n in (1, 2)] * 2 + [(2, 3, None)] * 2 + [(None, 4, None)] * 2
+    plan = ek.bucketed.plan(spark, left, right, "left")
+    assert plan.native_buckets == 1
+    assert_same_rows(plan.execute(), expected)
+    for kind in ("data-*/_shard=0", "nulls-*"):
+        data = next(f for f in left.glob(f"{kind}/*.parquet") if str(f.relative_to(left)) in rows_of(left))
+        whole = data.read_bytes()
+        for at in (6, len(whole) // 3, len(whole) - 40, len(whole) - 6):
+            data.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+            with pytest.raises(Exception, match=r"(?i)checksum"):
+                _CHECKED.clear()
+                ek.bucketed.join(spark, left, right, "left").collect()
+        data.write_bytes(whole)
+
+
+def rows_of(path):
+    """Rows by file, of the files that are the table now."""
+    return {f.path: f.rows for f in ek.bucketed.open_table(path).meta.files}
 
 
 def test_damaged_metadata(spark, frames, tmp_path):

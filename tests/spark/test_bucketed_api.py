@@ -60,6 +60,28 @@ def test_the_plan_has_no_exchange_and_no_sort(spark, lake):
     assert not [t for t in spark.catalog.listTables() if t.name.startswith("evenkeel")], "the entry is gone"
 
 
+def shuffled_bytes(spark):
+    """Written to and read from shuffles by all tasks so far: Spark's own task metrics, summed up by executor."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    executors = context.statusStore().executorList(False)
+    found = [executors.apply(i) for i in range(executors.size())]
+    return sum(e.totalShuffleWrite() + e.totalShuffleRead() for e in found)
+
+
+def test_no_byte_is_shuffled(spark, lake):
+    folder, frames = lake
+    before = shuffled_bytes(spark)
+    for right in ("r", "r3"):
+        for how in ("inner", "left", "full", "left_anti"):
+            ek.bucketed.join(spark, folder / "l", folder / right, how).collect()
+    ek.bucketed.join_many(spark, [folder / "l", folder / "r3", folder / "r"]).collect()
+    assert shuffled_bytes(spark) == before
+    theirs(frames, "inner").hint("merge").collect()
+    spark.range(9).repartition(2).collect()
+    assert shuffled_bytes(spark) > before, "the metric sees a shuffle"
+
+
 def test_what_is_built_on_a_join_is_right(spark, lake):
     """Spark may prune buckets by a filter, and join further by the partitioning that it was told."""
     folder, frames = lake
@@ -83,6 +105,24 @@ def test_data_source(spark, lake):
     assert_same_rows(spark.read.format("evenkeel").load(str(folder / "l")), frames["l"])
     with pytest.raises(Exception, match="was given 'left'"):
         spark.read.format("evenkeel").option("left", "x").load()
+
+
+def test_filters_pushed_to_the_source(spark, lake):
+    folder, frames = lake
+    pushed = spark.read.format("evenkeel").options(left=str(folder / "l"), right=str(folder / "r3"), pushdown="true")
+    with pytest.raises(Exception, match="filterPushdown"):
+        pushed.load().collect()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for how, condition in (
+            ("full", "k IN (3, 7, 11) AND who IS NULL"),
+            ("full", "k IS NULL"),
+            ("left_anti", "k >= 2 AND k < 9"),
+        ):
+            got = pushed.option("how", how).load().filter(condition)
+            assert_same_rows(got, theirs(frames, how).filter(condition))
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_columns_and_suffixes(spark, lake):
@@ -127,6 +167,20 @@ def test_append_and_compact(spark, lake, tmp_path):
     ):
         with pytest.raises(EvenkeelError, match=says):
             ek.bucketed.write(df, path, key, mode="append")
+
+
+def test_a_path_with_a_scheme(spark, lake, tmp_path):
+    """Everything by URL: Spark and pyarrow each open it; the metadata does not say where it lies."""
+    folder, frames = lake
+    url = f"file://{tmp_path}/t"
+    ek.bucketed.write(frames["l"], url, "k", buckets=2)
+    ek.bucketed.write(frames["l"], url, "k", mode="append")
+    ek.bucketed.compact(spark, url)
+    twice = frames["l"].unionAll(frames["l"]).join(frames["r"].withColumnRenamed("n", "n_r"), "k", "left")
+    for right in (folder / "r", f"file://{folder}/r3"):
+        assert_same_rows(ek.bucketed.join(spark, url, right, "left"), twice)
+    assert str(tmp_path) not in (tmp_path / "t/_evenkeel.json").read_text()
+    assert "as they were written" in ek.bucketed.inspect(url, check=True)
 
 
 def test_empty_tables(spark, lake, tmp_path):

@@ -74,18 +74,20 @@ def test_counts_share_a_large_factor():
 
 def test_buckets_follow_from_size():
     even = np.full(CELLS, 10, dtype=np.int64)
-    size = int(even.sum()) * 100 // 48
-    assert choose_buckets(even, 100.0, size + 1) == 48
+    size = int(even.sum()) * 100 // 96
+    assert choose_buckets(even, 100.0, size + 1) == 96
+    assert choose_buckets(even, 100.0, 100 * size) == 64, "small tables share one count"
+    assert choose_buckets(even // 10, 100.0, 100 * size) == 64 and choose_buckets(even[:3072], 1.0, 10**9) == 32
     hot = even.copy()
     hot[17] += int(even.sum())  # one key as large as all others: shards, not buckets
-    assert choose_buckets(hot, 100.0, size + 1) in (48, 64)
-    rows = bucket_rows(hot, 48)
+    assert choose_buckets(hot, 100.0, size + 1) in (96, 128)
+    rows = bucket_rows(hot, 96)
     layout = plan_layout(rows, 0, 100.0, size + 1)
-    assert set(layout.shards) == {17} and layout.shards[17].count >= 35
+    assert layout.shards == {17: Shards(1, 97)}, "shard 0 is for whole buckets"
     assert rows.sum() == hot.sum()
     assert choose_buckets(np.zeros(CELLS, dtype=np.int64), 100.0, 1000) == 1
     assert cells_for(7, 1e12, 10) == 7 and cells_for(None, None, 10) == CELLS
-    assert cells_for(None, 1e3, 1000) == 3072 and cells_for(None, 1e5, 1000) == 6144 * 2
+    assert cells_for(None, 1e3, 1000) == 3072 and cells_for(None, 1e5, 1000) == 6144
     assert cells_for(None, 1e15, 1000) == CELLS
 
 

@@ -86,6 +86,8 @@ def _merge(store: Store, unit: Unit, key: tuple[str, ...], run: str) -> DataFile
         if writer is not None:
             writer.close()
     store.fs.move(store.where(part), store.where(name))
+    if store.local:
+        store.sum_up(name)
     return store.describe(name, unit.bucket, unit.shard, key)
 
 

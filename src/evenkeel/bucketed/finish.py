@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from evenkeel.bucketed.layout import BucketLayout
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
-from evenkeel.bucketed.store import Store
+from evenkeel.bucketed.store import Store, sums_of
 
 OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
 _FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
@@ -71,12 +71,8 @@ def arrow_fields() -> pa.Schema:
 
 def _place(store: Store, source: str, target: str, bucket: int, shard: int, key: tuple[str, ...]) -> DataFile:
     store.move(source, target)
-    folder, name = source.rsplit("/", 1)
-    if store.local:  # Hadoop's checksums go along: Spark compares them when it reads
-        sums = f"{folder}/.{name}.crc"
-        if store.exists(sums):
-            into, new = target.rsplit("/", 1)
-            store.move(sums, f"{into}/.{new}.crc")
+    if store.local and store.exists(sums_of(source)):  # they go along: Spark compares them when it reads
+        store.move(sums_of(source), sums_of(target))
     return store.describe(target, bucket, shard, key)
 
 

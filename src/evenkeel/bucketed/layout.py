@@ -1,11 +1,13 @@
 """How many buckets and shards a table gets, from the number of rows in every cell of the hash.
 
     cells    count of rows by `pmod(hash(key), CELLS)`: one aggregate; every allowed bucket count divides CELLS
-    buckets  bytes / bucket_size without what hot keys add, rounded up to 2^k or 3 * 2^k
-    shards   a bucket above the limit is cut into equal parts below it
+    buckets  bytes / bucket_size without what hot keys add, rounded up to 2^k or 3 * 2^k; 64 where there are rows enough
+    shards   a bucket above the limit is cut into equal parts below it, numbered from 1
 
-Two tables of one `bucket_size` then have bucket counts whose greatest common factor is at least half, and mostly the
-whole, of the smaller count. Cost: one pass over the keys. Paper: SMBJoinSkewed, III-B.
+So tables below 64 buckets' size all have the same count, which Spark can merge itself, and enough tasks to share; two
+larger ones of one `bucket_size` have counts whose greatest common factor is at least a third, and mostly the whole, of
+the smaller one. Shard 0 is a whole bucket: the hot ones can be told from the rest by their folder.
+Cost: one pass over the keys. Paper: SMBJoinSkewed, III-B.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ from evenkeel.types import Int64
 CELLS = 3 * 2**15
 """A multiple of every bucket count that is chosen here. Fewer cells are counted where fewer will do."""
 FEWEST_CELLS = 3 * 2**10
-CELLS_A_BUCKET = 64
+CELLS_A_BUCKET = 32
 COUNTS = tuple(sorted({m * 2**k for m in (1, 3) for k in range(16)}))
 MOST_BUCKETS = 1_000_000
-SLACK = 1.25
-"""A bucket may outgrow the mean of the cold ones by this much before it is cut."""
+COMMON_BUCKETS = 64
+ROWS_A_BUCKET = 1024
+"""Tables get `COMMON_BUCKETS`, whatever their size, as long as a bucket then has so many rows."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -99,7 +102,7 @@ def choose_buckets(cells: Int64, row_bytes: float, bucket_size: int) -> int:
     """
     size = cells.astype(np.float64) * row_bytes
     cold = np.minimum(size, bucket_size / 2).sum()
-    wanted = max(1, math.ceil(cold / bucket_size))
+    wanted = max(1, math.ceil(cold / bucket_size), min(COMMON_BUCKETS, int(cells.sum()) // ROWS_A_BUCKET))
     usable = [int(n) for n in COUNTS if len(cells) % n == 0]
     return next((n for n in usable if n >= wanted), usable[-1])
 
@@ -116,15 +119,10 @@ def plan_layout(
     """Shards for every bucket that is, or with the rows that are there already becomes, too large."""
     buckets = len(rows)
     size = rows.astype(np.float64) * row_bytes
-    limit = float(bucket_size)
-    if old is None and len(size):
-        usual = float(np.minimum(size, limit).mean())
-        if size.max() > limit:  # something is cut anyway: cut it to the size of the others
-            limit = max(min(limit, SLACK * usual), limit / 4)
     shards: dict[int, Shards] = {}
     for b, new in [*((int(b), float(size[b])) for b in np.flatnonzero(rows)), (NULL_BUCKET, nulls * row_bytes)]:
         there = old.by_bucket.get(b, ()) if old is not None else ()
-        found = _place(new, {u.shard: u.bytes for u in there}, limit) if sharding else Shards(0, 1)
+        found = _place(new, {u.shard: u.bytes for u in there}, bucket_size) if sharding else Shards(0, 1)
         if found != Shards(0, 1):
             shards[b] = found
     return BucketLayout(buckets, shards)
@@ -133,10 +131,11 @@ def plan_layout(
 def _place(new: float, there: dict[int, int], limit: float) -> Shards:
     """Beside the rows that are there while they fit, else in shards of their own."""
     if not there:
-        return Shards(0, max(1, math.ceil(new / limit)))
-    known = max(there) + 1
-    if max(there.values()) + new / known <= limit:
-        return Shards(0, known)
+        count = max(1, math.ceil(new / limit))
+        return Shards(1 if count > 1 else 0, count)
+    first, known = min(there), max(there) + 1
+    if max(there.values()) + new / (known - first) <= limit:
+        return Shards(first, known - first)
     return Shards(known, max(1, math.ceil(new / limit)))
 
 

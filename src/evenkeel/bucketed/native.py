@@ -30,14 +30,17 @@ from pyspark.sql.types import StructType
 
 from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, TableMeta, Unit
-from evenkeel.bucketed.store import Store
+from evenkeel.bucketed.pair import LEAST_BYTES
+from evenkeel.bucketed.store import Store, sums_of
 from evenkeel.types import SIDES, How, Side, other, preserved
 
 ORDERED = "spark.sql.legacy.bucketedTableScan.outputOrdering"
 """Without it Spark sorts what is sorted: since 3.0 it no longer looks whether a bucket is one sorted file."""
 LISTED = "spark.sql.hive.manageFilesourcePartitions"
 """Off while an entry is made: its shards are then found by listing, not looked up in the catalog when it is gone."""
-MOST_LAYERS = 32
+ONE_CLASS = "spark.sql.codegen.useIdInClassName"
+"""Off where there are several layers: their generated code is then the same text, compiled and warmed up once."""
+MOST_LAYERS = 64
 """Pairs of layers that one plan is made of; what is hotter goes to the Arrow merge."""
 _NORMALIZED = ("float", "double")
 """Spark joins floating-point keys by a normalized copy, which it does not see as the bucketing column."""
@@ -74,14 +77,19 @@ def native_groups(left: TableMeta, right: TableMeta, how: How) -> set[int]:
 
 
 def native_side(store: Store, meta: TableMeta) -> NativeSide | None:
-    """The folder of a table that was written at once, if it holds exactly what the metadata lists."""
+    """The folder of a table that was written at once, if it holds exactly what the metadata lists.
+
+    On a local disk every file must have its checksums beside it: Spark compares them with all that it reads.
+    """
     known = {f.path: f.bytes for f in meta.files if f.bucket != NULL_BUCKET}
     folders = {p.split("/")[0] for p in known}
     if len(folders) != 1:
         return None
     folder = folders.pop()
-    found = {f"{folder}/{n}": s for n, s in store.sizes(folder).items() if not n.rsplit("/", 1)[-1].startswith(".")}
-    return NativeSide(store, meta, folder) if found == known else None
+    listed = {f"{folder}/{n}": s for n, s in store.sizes(folder).items()}
+    found = {n: s for n, s in listed.items() if not n.rsplit("/", 1)[-1].startswith(".")}
+    summed = not store.local or all(sums_of(n) in listed for n in known)
+    return NativeSide(store, meta, folder) if found == known and summed else None
 
 
 def can_run_here(spark: SparkSession) -> bool:
@@ -116,6 +124,8 @@ def native_join(
 ) -> DataFrame | None:
     """The join of these buckets; None where Spark's catalog does not take the tables."""
     spark.conf.set(ORDERED, "true")
+    if len(pairs) > 1:
+        spark.conf.set(ONE_CLASS, "false")
     left_out = set(range(sides["left"].meta.buckets)) - set(groups)
     smaller: Side = min(SIDES, key=lambda s: sides[s].meta.rows)
     filtered = preserved(how) or {smaller}
@@ -133,14 +143,17 @@ def native_join(
         picked = [F.col(_quoted(n)).alias(f"_{s[0]}c_{n}") for n in wanted]
         frames[s] = df.select(*(F.col(n).alias(f"_{s[0]}k{i}") for i, n in enumerate(names)), *picked, SHARD)
     out: DataFrame | None = None
-    longest = max((load for pair in pairs for load in pair.loads.values()), default=0)
+    enough = max(LEAST_BYTES, max((load for pair in pairs for load in pair.loads.values()), default=0))
+    on = [F.col(f"_lk{i}") == F.col(f"_rk{i}") for i in range(len(sides["left"].meta.key))]
     for pair in pairs:
-        left = frames["left"].filter(F.col(SHARD) == pair.left).drop(SHARD)
-        right = frames["right"].filter(F.col(SHARD) == pair.right).drop(SHARD)
-        on = [F.col(f"_lk{i}") == F.col(f"_rk{i}") for i in range(len(sides["left"].meta.key))]
-        part = left.join(right.hint("merge"), on, how).select(*_shown(sides["left"].meta, how, columns))
-        if (pair.left, pair.right) != (0, 0):
-            part = part.coalesce(partitions(pair.loads, sides["left"].meta.buckets, longest))
+        layer = {"left": frames["left"].filter(F.col(SHARD) == pair.left).drop(SHARD)}
+        layer["right"] = frames["right"].filter(F.col(SHARD) == pair.right).drop(SHARD)
+        # Spark reads on the right only what a row on the left asks for: the larger side of an inner join goes there.
+        first: Side = other(smaller) if how == "inner" else "left"
+        part = layer[first].join(layer[other(first)].hint("merge"), on, how)
+        count = partitions(pair.loads, sides["left"].meta.buckets, enough)
+        part = part.select(*_shown(sides["left"].meta, how, columns))
+        part = part.coalesce(count) if count < sides["left"].meta.buckets else part
         out = part if out is None else out.unionAll(part)
     return out
 
@@ -148,8 +161,8 @@ def native_join(
 def partitions(loads: dict[int, int], buckets: int, enough: int) -> int:
     """Into how few runs of neighbouring buckets to cut a layer without making a task longer than `enough`.
 
-    A layer holds a few of the buckets; tasks for the others would be empty. Where neighbours are both hot, that many
-    runs may not be had: then into those whose longest is shortest.
+    Small buckets go together, and a layer of hot ones holds few: tasks for the others would be empty. Where neighbours
+    are both hot, that many runs may not be had: then into those whose longest is shortest.
     """
 
     def longest(count: int) -> int:

@@ -13,7 +13,7 @@ from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.merge import Picks, merge, picked
 from evenkeel.bucketed.metadata import DataFile
 from evenkeel.bucketed.pair import Task
-from evenkeel.bucketed.sorted_files import Chunk, key_range, read_sorted
+from evenkeel.bucketed.sorted_files import Between, Chunk, key_range, read_sorted
 from evenkeel.bucketed.store import Store
 from evenkeel.types import Side, other
 
@@ -24,18 +24,19 @@ def run_task(
     keys: Mapping[Side, Sequence[str]],
     columns: Sequence[OutColumn],
     schema: pa.Schema,
+    between: Between | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one task, in the schema of the result."""
+    """The batches of one task, in the schema of the result; with `between`, row groups beyond it are skipped."""
     mine, theirs = task.drive, other(task.drive)
     own = [_source(c, mine) for c in columns if c.right_key is not None or c.side == mine]
     foreign = [c.source for c in columns if c.right_key is None and c.side == theirs]
-    driver = read_sorted(stores[mine], task.driver, _distinct(own), keys[mine])
+    driver = read_sorted(stores[mine], task.driver, _distinct(own), keys[mine], between=between)
     files: list[DataFile] = [f for unit in task.partners for f in unit]
     wanted = [] if task.keys_only else _distinct(foreign)
     partner: Iterator[Chunk] = iter(())
     if files:
-        between = key_range(stores[mine], task.driver, keys[mine])
-        partner = read_sorted(stores[theirs], files, wanted, keys[theirs], task.keys_only, between)
+        reach = _both(between, key_range(stores[mine], task.driver, keys[mine]))
+        partner = read_sorted(stores[theirs], files, wanted, keys[theirs], task.keys_only, reach)
 
     def emit(
         rows: pa.RecordBatch, picks: Picks, matched: pa.RecordBatch | None, which: np.ndarray[Any, Any] | None
@@ -60,6 +61,10 @@ def run_task(
 
 def _source(column: OutColumn, side: Side) -> str:
     return column.right_key if column.right_key is not None and side == "right" else column.source
+
+
+def _both(a: Between | None, b: Between | None) -> Between | None:
+    return (max(a[0], b[0]), min(a[1], b[1])) if a and b else a or b
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -24,6 +24,8 @@ from evenkeel.errors import BrokenTable
 
 Key = tuple[Any, ...]
 """The key of one row as Python values that compare as Spark orders keys."""
+Between = tuple[int, int]
+"""The smallest and the largest key that are wanted, where the key is one whole number."""
 BATCH_BYTES = 8 << 20
 MOST_ROWS = 1 << 16
 
@@ -102,7 +104,7 @@ def read_sorted(
     columns: Sequence[str],
     key: Sequence[str],
     distinct: bool = False,
-    between: tuple[int, int] | None = None,
+    between: Between | None = None,
 ) -> Iterator[Chunk]:
     """The rows of all files in key order; with `distinct`, one row for each run of equal keys.
 
@@ -117,9 +119,9 @@ def read_sorted(
     return map(_one_a_run, out) if distinct else out
 
 
-def key_range(store: Store, files: Sequence[DataFile], key: Sequence[str]) -> tuple[int, int] | None:
+def key_range(store: Store, files: Sequence[DataFile], key: Sequence[str]) -> Between | None:
     """The smallest and largest key, where it is one whole number and the footers tell."""
-    found: list[tuple[int, int]] = []
+    found: list[Between] = []
     for file in files:
         store.check(file)
         with store.open(file) as source, _damage(store, file):
@@ -134,7 +136,7 @@ def _groups(footer: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
     return [footer.row_group(g) for g in range(footer.num_row_groups)]
 
 
-def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> tuple[int, int] | None:
+def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> Between | None:
     columns = (group.column(c) for c in range(group.num_columns))
     column = next((c for c in columns if c.path_in_schema == key[0]), None)
     stats = None if column is None or len(key) > 1 else column.statistics
@@ -144,7 +146,7 @@ def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> tuple[int, i
 
 
 def _read(
-    store: Store, file: DataFile, columns: Sequence[str], key: Sequence[str], between: tuple[int, int] | None
+    store: Store, file: DataFile, columns: Sequence[str], key: Sequence[str], between: Between | None
 ) -> Iterator[Chunk]:
     store.check(file)
     wanted = list(dict.fromkeys([*columns, *key]))

@@ -3,7 +3,9 @@
     spark.read.format("evenkeel").option("left", ..).option("right", ..).option("how", "left").load()
     spark.read.format("evenkeel").load(path)       one table
 
-Options: left, right, how, columns (names of the result, a JSON list), suffixes (a JSON list of two), parallelism.
+Options: left, right, how, columns (names of the result, a JSON list), suffixes (a JSON list of two), parallelism,
+pushdown (true: filters on the key skip row groups; Spark wants `spark.sql.python.filterPushdown.enabled` with it, and
+refuses a reader that takes filters without it).
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -25,10 +38,12 @@ from evenkeel.bucketed.columns import OutColumn, result_columns
 from evenkeel.bucketed.metadata import TableMeta
 from evenkeel.bucketed.pair import PairPlan, Task, null_tasks, pack, resolve
 from evenkeel.bucketed.run import run_task
+from evenkeel.bucketed.sorted_files import Between
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import BrokenTable, UnusableBuckets
 from evenkeel.types import How, Side, parse_how
 
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
 PARALLELISM = 32
 """Partitions to make if the caller does not say, where there is enough to read."""
 
@@ -49,6 +64,7 @@ class Request:
     """The commits that the rest of a plan was made from."""
     timings: str | None
     """A folder for the CPU seconds of every partition, for benchmarks."""
+    pushdown: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
@@ -75,6 +91,7 @@ class Request:
             None if groups is None else tuple(groups),
             None if generations is None else (generations[0], generations[1]),
             given.get("timings"),
+            given.get("pushdown", "false").lower() == "true",
         )  # fmt: skip
 
 
@@ -91,7 +108,8 @@ class EvenkeelSource(DataSource):  # type: ignore[misc]
         return result_schema(metas, _columns(request, metas))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EvenkeelReader(Request.of(self.options), schema)
+        request = Request.of(self.options)
+        return (FilteringReader if request.pushdown else EvenkeelReader)(request, schema)
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,7 @@ class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
         self._metas = _metas(request)
         self._columns = _columns(request, self._metas)
         self._schema = schema
+        self._between: Between | None = None
 
     def partitions(self) -> list[InputPartition]:
         plan = planned(self._request, self._metas)
@@ -114,7 +133,39 @@ class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         keys = {s: m.names for s, m in self._metas.items()}
-        return Reading(self._request, keys, self._columns, self._schema).part(partition.number, partition.tasks)
+        reading = Reading(self._request, keys, self._columns, self._schema, self._between)
+        return reading.part(partition.number, partition.tasks)
+
+
+class FilteringReader(EvenkeelReader):
+    """Row groups that hold no key of the wanted range are not read, on neither side.
+
+    A row of the result has the key of the rows it is made of, so for every join type what is skipped could only have
+    given rows that the filter drops. Spark evaluates the filters all the same: a range may hold other keys too.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        shown = [c.name for c in self._columns if c.source in self._metas["left"].names and c.side == "left"]
+        if len(self._metas["left"].names) == 1 and shown:
+            ranges = [r for r in (_range(f, shown[0]) for f in filters) if r is not None]
+            self._between = (max((r[0] for r in ranges), default=LOWEST), min((r[1] for r in ranges), default=HIGHEST))
+        yield from filters
+
+
+def _range(f: Filter, column: str) -> Between | None:
+    """The whole numbers that a filter on the key leaves; None where it is about something else."""
+    if getattr(f, "attribute", None) != (column,):
+        return None
+    values: tuple[Any, ...] = f.value if isinstance(f, In) else (getattr(f, "value", None),)
+    if not values or any(type(v) is not int for v in values):
+        return None
+    if isinstance(f, (EqualTo, In)):
+        return min(values), max(values)
+    if isinstance(f, (GreaterThan, GreaterThanOrEqual)):
+        return values[0] + isinstance(f, GreaterThan), HIGHEST
+    if isinstance(f, (LessThan, LessThanOrEqual)):
+        return LOWEST, values[0] - isinstance(f, LessThan)
+    return None
 
 
 @dataclass(frozen=True)
@@ -125,6 +176,8 @@ class Reading:
     keys: Mapping[Side, tuple[str, ...]]
     columns: tuple[OutColumn, ...]
     schema: StructType
+    between: Between | None = None
+    """Only keys in this range are wanted."""
 
     def part(self, number: int, tasks: tuple[Task, ...]) -> Iterator[pa.RecordBatch]:
         left, right = self.request.left, self.request.right
@@ -133,7 +186,7 @@ class Reading:
         pa.set_cpu_count(1)  # a task has one core
         begun = time.process_time()
         for task in tasks:
-            yield from run_task(task, stores, self.keys, self.columns, schema)
+            yield from run_task(task, stores, self.keys, self.columns, schema, self.between)
         if self.request.timings is not None:
             spent = {"partition": number, "cpu": time.process_time() - begun, "rss": _peak_bytes()}
             with open(os.path.join(self.request.timings, f"{number}.json"), "w") as out:

@@ -31,6 +31,7 @@ from evenkeel.errors import BrokenTable, NotBucketed
 
 MARKER = "_writing.json"
 _BLOCK = 1 << 20
+_HADOOP_CHUNK = 512
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of a store, and pyarrow's."""
 
@@ -55,8 +56,10 @@ class Store:
         try:
             fs, root = pafs.FileSystem.from_uri(uri)
         except pa.ArrowInvalid:
-            import fsspec
-
+            try:
+                import fsspec
+            except ModuleNotFoundError:
+                raise NotBucketed.unknown_store(self.path, scheme) from None
             inner, root = fsspec.core.url_to_fs(uri)
             fs = pafs.PyFileSystem(pafs.FSSpecHandler(inner))
         return fs, root.rstrip("/")
@@ -171,6 +174,14 @@ class Store:
         crc = self.crc(name) if self.local else None
         return DataFile(name, bucket, shard, footer.num_rows, size, key_bytes, crc)
 
+    def sum_up(self, name: str) -> None:
+        """Hadoop's checksum file beside a local file, as Spark's own writer leaves it: Spark compares as it reads."""
+        out = [b"crc\0", _HADOOP_CHUNK.to_bytes(4, "big")]
+        with open(self.where(name), "rb") as source:
+            while chunk := source.read(_HADOOP_CHUNK):
+                out.append(zlib.crc32(chunk).to_bytes(4, "big"))
+        Path(self.where(sums_of(name))).write_bytes(b"".join(out))
+
     def crc(self, name: str) -> int:
         value = 0
         with self.fs.open_input_stream(self.where(name)) as source:
@@ -209,6 +220,12 @@ class Store:
 
 
 _CHECKED: set[tuple[Any, ...]] = set()
+
+
+def sums_of(name: str) -> str:
+    """The name of a file's checksums, as Hadoop looks for them."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/.{file}.crc"
 
 
 def _who(marker: str) -> str:

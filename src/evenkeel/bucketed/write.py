@@ -1,6 +1,6 @@
 """Writing: keys counted in one pass, rows shuffled once by (bucket, shard), sorted, and committed in one step.
 
-    count rows by cell of the hash -> bucket count and shards -> unit number of every row
+    sample -> bytes of a row; count rows by cell of the hash -> bucket count and shards -> unit number of every row
     repartitionById(units) -> sortWithinPartitions(key) -> Parquet in a staging folder
     files named by bucket and shard, counted and summed up -> one replacement of the metadata
 
@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, get_args
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -37,6 +42,7 @@ from evenkeel.bucketed.layout import (
     plan_layout,
 )
 from evenkeel.bucketed.metadata import NULL_BUCKET, HotKey, KeyColumn, TableMeta
+from evenkeel.bucketed.spark_partitions import parallelism
 from evenkeel.bucketed.store import Store
 from evenkeel.bucketed.table import BucketedTable
 from evenkeel.errors import (
@@ -57,6 +63,13 @@ Progress = Callable[[str], None]
 STEPS = ("announced", "counted", "staged", "placed", "committed", "cleaned")
 """What `progress` is told, each after it is done."""
 SAMPLE_ROWS = 20_000
+VARIED = 0.95
+"""From this share of distinct values in the sample on, a column gets no dictionary: it has 200,000 values or more."""
+BYTES_A_COUNT = 12 << 20
+"""Of the table, for each task that counts keys; four times as many where nothing waits for it."""
+SORTED_SHUFFLE, SORTED_SHUFFLE_BYTES = 201, 64 << 20
+"""Up to 200 partitions Spark's shuffle serializes rows into a file each, at a third more CPU time than by sorting
+serialized rows; so a table of some size has more, the last of them empty."""
 HOT_CELLS, HOT_KEYS = 32, 20
 HOT_SHARE = 1 / 2000
 """A key is worth naming from this share of the table on."""
@@ -128,12 +141,17 @@ def write(
 def _write(
     df: DataFrame, store: Store, made: TableMeta, old: TableMeta | None, append: bool, tell: Progress
 ) -> BucketedTable:
-    layout, hot = _plan(df, made, old if append else None)
+    rows = df.take(SAMPLE_ROWS)  # of as few partitions as have them, where a limit would look into all
+    sample = df.sparkSession.createDataFrame(rows, df.schema, verifySchema=False).toArrow()
+    layout, find_hot = _plan(df, sample, made, old if append else None)
     tell(STEPS[1])
     run = uuid4().hex[:12]
     staging = f"_staging-{run}"
     try:
-        _stage(df, store.url(staging), made.names, layout)
+        with ThreadPoolExecutor(1) as beside:  # nothing waits for the names of hot keys
+            found = beside.submit(inheritable_thread_target(df.sparkSession)(find_hot))
+            _stage(df, store.url(staging), made.names, layout, _varied(sample, made.names))
+            hot = found.result()
         tell(STEPS[2])
         files = finish.place(df.sparkSession, store, staging, run, made, layout)
         tell(STEPS[3])
@@ -218,22 +236,34 @@ def _keys(df: DataFrame, key: str | Sequence[str]) -> tuple[KeyColumn, ...]:
     return tuple(out)
 
 
-def _plan(df: DataFrame, made: TableMeta, old: TableMeta | None) -> tuple[BucketLayout, tuple[HotKey, ...]]:
+def _plan(
+    df: DataFrame, sample: pa.Table, made: TableMeta, old: TableMeta | None
+) -> tuple[BucketLayout, Callable[[], tuple[HotKey, ...]]]:
+    """The layout, and how to find the hottest keys."""
     if made.bucket_size == 0:
-        return BucketLayout(made.buckets, {}), ()
-    modulus = cells_for(made.buckets or None, size_in_bytes(explain_text(df)), made.bucket_size)
+        return BucketLayout(made.buckets, {}), tuple
+    guess = size_in_bytes(explain_text(df))
+    modulus = cells_for(made.buckets or None, guess, made.bucket_size)
+    keys = df.select(*(F.col(_quoted(n)) for n in made.names))
+
+    def in_tasks_of(size: int) -> DataFrame:
+        """Every task of an aggregate begins with a page of 64 MB, however little it counts."""
+        if guess is None:
+            return keys
+        return keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / size)))
+
     counted = (
-        df.select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
+        in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
         .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
     )  # fmt: skip
     cells: Int64 = np.zeros(modulus, dtype=np.int64)
     at, n = (np.asarray(counted[c]).astype(np.int64) for c in ("cell", "n"))
     nulls = int(n[at == NULL_BUCKET].sum())
     cells[at[at >= 0]] = n[at >= 0]
-    width = _row_bytes(df, made.names) if len(n) else 1.0
+    width = _row_bytes(sample, made.names) if len(sample) else row_bytes(df.schema)
     buckets = made.buckets or choose_buckets(cells, width, made.bucket_size)
     layout = plan_layout(bucket_rows(cells, buckets), nulls, width, made.bucket_size, old)
-    return layout, _hot_keys(df, made.names, cells)
+    return layout, partial(_hot_keys, in_tasks_of(4 * BYTES_A_COUNT), made.names, cells)
 
 
 def _bucket_sql(names: Sequence[str], modulus: int) -> str:
@@ -246,13 +276,24 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _row_bytes(df: DataFrame, names: Sequence[str]) -> float:
+def _varied(sample: pa.Table, names: Sequence[str]) -> list[str]:
+    """Columns, beside the key, whose values hardly repeat: a dictionary of them is built in vain and thrown away."""
+    out = []
+    for c in (c for c in sample.column_names if c not in names and "." not in c):
+        kind = sample[c].type
+        if not len(sample) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
+            continue
+        if pc.count_distinct(sample[c]).as_py() >= VARIED * len(sample):
+            out.append(c)
+    return out
+
+
+def _row_bytes(sample: pa.Table, names: Sequence[str]) -> float:
     """Bytes of a row in Parquet, of a sample that is sorted as the files will be."""
-    sample = df.limit(SAMPLE_ROWS).toArrow()
-    if not len(sample):
-        return row_bytes(df.schema)
     sink = io.BytesIO()
-    pq.write_table(sample.sort_by([(n, "ascending") for n in names]), sink, compression="snappy")
+    repeated = [c for c in sample.column_names if c not in _varied(sample, names)]
+    in_order = sample.sort_by([(n, "ascending") for n in names])
+    pq.write_table(in_order, sink, compression="snappy", use_dictionary=repeated)
     footer = pq.read_metadata(pa.BufferReader(sink.getvalue()))
     size = sum(
         footer.row_group(g).column(c).total_compressed_size
@@ -262,14 +303,14 @@ def _row_bytes(df: DataFrame, names: Sequence[str]) -> float:
     return max(0.125, float(size) / len(sample))
 
 
-def _hot_keys(df: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotKey, ...]:
+def _hot_keys(keys: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotKey, ...]:
     """The hottest keys and their rows: counted in the few cells that hold them."""
     order = np.argsort(-cells)[:HOT_CELLS]
     usual = max(3 * float(cells[cells > 0].mean()) if cells.any() else 0.0, float(cells.sum()) * HOT_SHARE, 1.0)
     hot = [int(c) for c in order if cells[c] > usual]
     if not hot:
         return ()
-    inside = df.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
+    inside = keys.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
     counted = (
         inside.groupBy(*(F.col(_quoted(n)) for n in names)).agg(F.count("*").alias("_rows"))
         .orderBy(F.col("_rows").desc()).limit(HOT_KEYS)
@@ -286,21 +327,25 @@ def _merge_hot(old: tuple[HotKey, ...], new: tuple[HotKey, ...]) -> tuple[HotKey
     return tuple(HotKey(k, n) for k, n in sorted(rows.items(), key=lambda e: -e[1])[:HOT_KEYS])
 
 
-def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout) -> None:
-    """Every unit one partition, sorted, written as one file."""
-    numbered, row = _told_apart(df)
+def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, varied: Sequence[str]) -> None:
+    """Every unit one partition, sorted, written as one file; no dictionaries of columns that are `varied`."""
+    text = explain_text(df)
+    numbered, row = _told_apart(df, text)
     units = len(layout.units())
+    if (size_in_bytes(text) or 0) >= SORTED_SHUFFLE_BYTES:
+        units = max(units, SORTED_SHUFFLE)
     unit = F.expr(_unit_sql(names, layout, row)).alias("_u")
     routed = numbered.select(*(F.col(_quoted(c)) for c in df.columns), unit)
     placed = routed.repartitionById(units, F.col("_u")).drop("_u")
     placed = placed.sortWithinPartitions(*(F.col(_quoted(n)) for n in names))
     with _settings(df.sparkSession, _SETTINGS):
-        placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0").parquet(url)
+        writer = placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0")
+        writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
 
 
-def _told_apart(df: DataFrame) -> tuple[DataFrame, str]:
+def _told_apart(df: DataFrame, text: str) -> tuple[DataFrame, str]:
     """A number that spreads rows of one key and that a retried task computes again."""
-    if keeps_order(explain_text(df)):
+    if keeps_order(text):
         return df.select("*", F.monotonically_increasing_id().alias("_row")), "_row"
     steady = [_quoted(f.name) for f in df.schema if not contains_type(f.dataType, _SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
