@@ -22,7 +22,6 @@ from evenkeel.errors import InvalidUnits
 from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements, RoutingTable
 from evenkeel.types import Float64, Int64
 
-
 Units = tuple[int, ...]
 
 
@@ -129,7 +128,7 @@ class ContRand:
     needs_equality = True
     together = False
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
         """`options`: d subgroups of the first input's units, e of the second's; two units a subgroup unless given."""
         share = max(1, units // len(inputs))
         asked = {input: options.get("de"[i]) if i < 2 else None for i, input in enumerate(inputs)}

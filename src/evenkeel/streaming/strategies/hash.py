@@ -49,7 +49,7 @@ class Hash:
     needs_equality = True
     together = True
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
         return HashTable(units)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:

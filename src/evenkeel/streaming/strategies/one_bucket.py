@@ -97,7 +97,7 @@ class OneBucket:
     needs_equality = False
     together = False
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
         left, right = inputs
         return Matrix(tuple(int(k) for k in best_stripes(1.0, 1.0, units)), (left, right))
 

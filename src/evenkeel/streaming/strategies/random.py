@@ -21,7 +21,7 @@ class Random:
     needs_equality = False
     together = False
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
         return biclique(inputs, units, {i: 1 for i in inputs}, self.name)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:

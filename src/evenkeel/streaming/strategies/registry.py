@@ -16,7 +16,16 @@ from evenkeel.streaming.strategies.hypercube import HyperCube
 from evenkeel.streaming.strategies.one_bucket import OneBucket
 from evenkeel.streaming.strategies.random import Random
 
-STRATEGIES: tuple[Strategy, ...] = (Hash(), Random(), ContRand(), OneBucket(), FastJoin(), HyperCube(), AdaptiveOneBucket(), AdaptiveEquiWeight())
+STRATEGIES: tuple[Strategy, ...] = (
+    Hash(),
+    Random(),
+    ContRand(),
+    OneBucket(),
+    FastJoin(),
+    HyperCube(),
+    AdaptiveOneBucket(),
+    AdaptiveEquiWeight(),
+)
 
 
 def strategy_named(name: str) -> Strategy:
