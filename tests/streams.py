@@ -104,19 +104,22 @@ class Stream:
     sink: dict[int, pa.Table] = field(default_factory=dict)
     fed: list[dict[str, list[dict]]] = field(default_factory=list)
     on_step: object = None
+    moved: int = 1 << 24
 
     def __post_init__(self):
         schemas = {i: prepare([], i, self.case, self.spec).schema for i in INPUTS}
         self.result = empty_result(self.spec, schemas)
-        self.state_schema = merged_schema(schemas.values())
+        self.state_schema = merged_schema([*schemas.values(), pa.schema([("_row", pa.int64())])])
+        self.tactic = strategy_named(self.strategy) if isinstance(self.strategy, str) else self.strategy
         self.open()
 
     def open(self):
-        state = open_state(self.root, self.spec, self.strategy, self.units, {}, self.state_schema, "q")
+        state = open_state(self.root, self.spec, self.tactic.name, self.units, {}, self.state_schema, "q")
         executor = LocalExecutor(self.spec, self.result, SegmentCache(self.root, f"{self.root}-cache"))
         self.driver = Driver(
-            state, self.spec, strategy_named(self.strategy), self.units, executor, self.sink_batch, on_step=self.on_step
-        )
+            state, self.spec, self.tactic, self.units, executor, self.sink_batch, on_step=self.on_step,
+            moved=self.moved,
+        )  # fmt: skip
         self.driver.tiers = replace(self.driver.tiers, fanout=2, smallest=4)
 
     def sink_batch(self, results, epoch):

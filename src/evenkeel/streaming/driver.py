@@ -244,7 +244,7 @@ class Driver:
         added = [s for r in reports for s in r.added if not _is_older(s, useless)]
         removed = [s for r in reports for s in r.removed] + expired
         totals = progress.get("totals", {})
-        self.loads = Loads(plan.epoch, [_load(r) for r in reports])
+        self.loads = Loads(plan.epoch, [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)])
         turn = self._turn(plan, reports)
         if plan.last:
             gone = {s.path for s in expired}
@@ -360,5 +360,11 @@ def _sum(before: Mapping[str, int] | None, parts: Sequence[Mapping[str, int]]) -
     return {i: (before or {}).get(i, 0) + sum(p.get(i, 0) for p in parts) for i in INPUTS}
 
 
-def _load(r: UnitReport) -> UnitLoad:
-    return UnitLoad(r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds, r.keys, r.sample)
+def _load(r: UnitReport, held: Mapping[str, Sequence[Segment]]) -> UnitLoad:
+    """The bytes of the epoch's own rows are taken to be those of the rows before them."""
+    size = {i: sum(s.size for s in held[i]) for i in INPUTS}
+    rows = {i: sum(s.rows for s in held[i]) for i in INPUTS}
+    size = {i: round(size[i] * r.stored[i] / rows[i]) for i in INPUTS if rows[i]}
+    return UnitLoad(
+        r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds, r.keys, r.sample, r.stored_now, size
+    )

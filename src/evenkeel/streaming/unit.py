@@ -69,6 +69,7 @@ class UnitReport:
     null_keys: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
+    stored_now: dict[str, int] = field(default_factory=dict)
     probing: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int | None] = field(default_factory=dict)
     pairs: int = 0
@@ -136,6 +137,7 @@ class UnitEpoch:
             self.report.received[input] = len(table)
             table, (to_store, to_probe) = self._sorted(input, table, [to_store, to_probe])
             self.report.probing[input] = int(to_probe.sum())
+            self.report.stored_now[input] = int(to_store.sum())
             store[input] = _where(table, to_store)
             probing[input] = Run(_where(table, to_probe), self.spec)
             stored[input] = Run(store[input], self.spec) if not to_store.all() else Run(table, self.spec)

@@ -132,6 +132,10 @@ class UnitLoad:
     """The unit's heaviest keys, as many as were asked for, heaviest first: the same keys for every input."""
     sample: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
     """(position, content hash) of the rows whose primary copy came here and whose hash fell below the rate."""
+    stored_now: Mapping[str, int] = field(default_factory=dict)
+    """Of the rows it holds, those that the epoch brought."""
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of the rows it holds; empty where that is not known."""
 
     @property
     def work(self) -> float:
@@ -211,6 +215,11 @@ class Adaptive(Strategy, Protocol):
     @property
     def needs_rows(self) -> bool:
         """Whether placing a stored row again takes its content hash, which is then stored beside it (`_row`)."""
+        ...
+
+    @property
+    def needs_band(self) -> bool:
+        """Whether rows are placed by position; `start` is then told the band by the options lo, hi and slack."""
         ...
 
     def watch(self, table: RoutingTable, memory: Mapping[str, Any]) -> Watch: ...
