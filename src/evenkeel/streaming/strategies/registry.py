@@ -8,11 +8,12 @@ from typing import Any
 from evenkeel.errors import StreamNotSupported, UnknownOption
 from evenkeel.streaming.strategies.base import RoutingTable, Strategy
 from evenkeel.streaming.strategies.contrand import ContRand
+from evenkeel.streaming.strategies.fastjoin import FastJoin
 from evenkeel.streaming.strategies.hash import Hash
 from evenkeel.streaming.strategies.one_bucket import OneBucket
 from evenkeel.streaming.strategies.random import Random
 
-STRATEGIES: tuple[Strategy, ...] = (Hash(), Random(), ContRand(), OneBucket())
+STRATEGIES: tuple[Strategy, ...] = (Hash(), Random(), ContRand(), OneBucket(), FastJoin())
 
 
 def strategy_named(name: str) -> Strategy:
