@@ -103,7 +103,7 @@ def test_equalities(kind, limit, data):
     stream = run(KINDS[kind], case, window, "inner", batches, limit, data.draw(st.sampled_from([0, 3])))
     if limit == LIMITS[-1]:
         epochs = [m.epoch for m in stream.driver.migrations]
-        assert epochs == list(range(1, len(batches), 2)), "a table asked for after one epoch was in force after the next"
+        assert epochs == list(range(1, len(batches), 2)), "asked for after one epoch, in force after the next"
 
 
 @settings(max_examples=10)

@@ -31,6 +31,7 @@ from evenkeel.streaming.migrations import KEPT, Migration, Record
 from evenkeel.streaming.moving import Diff, Moving
 from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
 from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy
+from evenkeel.streaming.strategies.auto import Auto
 from evenkeel.streaming.strategies.base import Options, UnitLoad, Watch, adapts
 from evenkeel.streaming.unit import UnitReport, UnitTask
 from evenkeel.streaming.windows import watermark
@@ -185,7 +186,6 @@ class Driver:
         migration = self.migration
         moving, last = self._moving(migration, before)
         busy = migration.stage.done | {s.path for m in moving.values() for s in m.cuts} if migration else set()
-        rows = adapts(self.strategy) and self.strategy.needs_rows
         watch = self.strategy.watch(self.table, self.memory) if adapts(self.strategy) and not migration else Watch()
         tasks = []
         for u in range(self.table.units):
@@ -194,7 +194,12 @@ class Driver:
             keys = watch.keys if watch.units is None or u in watch.units else 0
             task = UnitTask(u, epoch, self.state.root, segments, mark, due, self._tiers(u), keys, watch.rate)
             tasks.append(replace(task, moving=moving.get(u), frozen=frozen))
-        return EpochPlan(epoch, self.table, tuple(tasks), mark, rows, migration, last)
+        return EpochPlan(epoch, self.table, tuple(tasks), mark, self._rows(self.table), migration, last)
+
+    def _rows(self, table: RoutingTable) -> bool:
+        """Whether rows stored by a table carry the hash of their content."""
+        strategy = self.strategy.of(table) if isinstance(self.strategy, Auto) else self.strategy
+        return adapts(strategy) and strategy.needs_rows
 
     @property
     def migration(self) -> Migration | None:
@@ -220,8 +225,8 @@ class Driver:
         chosen, last = choose(before.segments, migration.stage, max(self.moved, 2 * added))
         seconds = {u.unit: u.seconds for u in self.loads.units} if self.loads is not None else {}
         shares = share(chosen, sorted(range(self.table.units), key=lambda u: (seconds.get(u, 0.0), u)))
-        rows = adapts(self.strategy) and self.strategy.needs_rows
-        diff = Diff(self.table, self.strategy.from_json(migration.table), rows)
+        target = self.strategy.from_json(migration.table)
+        diff = Diff(self.table, target, self._rows(target))
         return {u: Moving(diff, cuts, last) for u, cuts in shares.items()}, last
 
     def _tiers(self, unit: int) -> Tiers:
@@ -365,6 +370,4 @@ def _load(r: UnitReport, held: Mapping[str, Sequence[Segment]]) -> UnitLoad:
     size = {i: sum(s.size for s in held[i]) for i in INPUTS}
     rows = {i: sum(s.rows for s in held[i]) for i in INPUTS}
     size = {i: round(size[i] * r.stored[i] / rows[i]) for i in INPUTS if rows[i]}
-    return UnitLoad(
-        r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds, r.keys, r.sample, r.stored_now, size
-    )
+    return UnitLoad(r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds, r.keys, r.sample, r.stored_now, size)

@@ -78,7 +78,7 @@ class ForcedTable:
 
 
 class Forced:
-    """`tables` are (strategy, units) in turn; where that is `hash`, every second time some keys are exceptions."""
+    """`tables` are (strategy, units) in turn; on one by hash follow `steps` others that have some keys elsewhere."""
 
     name = "forced"
     summary = "another table after every epoch"
@@ -87,8 +87,8 @@ class Forced:
     needs_band = False
     options: tuple[str, ...] = ()
 
-    def __init__(self, *tables: tuple[str, int], together: bool = False, keys: int = 4) -> None:
-        self.tables, self.together, self.keys = tables, together, keys
+    def __init__(self, *tables: tuple[str, int], together: bool = False, keys: int = 4, steps: int = 2) -> None:
+        self.tables, self.together, self.keys, self.steps = tables, together, keys, steps
 
     def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         return ForcedTable(self._plain(inputs, 0))
@@ -108,22 +108,19 @@ class Forced:
         turns = int(memory.get("turns", 0)) + 1
         inputs = ("left", "right")
         seen = sorted({k.key for u in loads.units for ks in u.keys.values() for k in ks})[: self.keys]
-        if table.plain.strategy == "hash" and seen and not self._apart(table):
+        if table.plain.strategy == "hash" and seen and turns % (self.steps + 1):
             special: dict[str, Exceptions] = self._special(seen, table.units, turns)
             if turns % 2:
                 special = {i: {**table.exceptions.get(i, {}), **e} for i, e in special.items()}
             after = replace(table, version=table.version + 1, exceptions=special)
             if after.exceptions != table.exceptions:
                 return Step({"turns": turns}, after, f"keys {seen}")
-        plain = self._plain(inputs, turns)
+        plain = self._plain(inputs, turns // (self.steps + 1) if table.plain.strategy == "hash" else turns)
         return Step({"turns": turns}, ForcedTable(plain, table.version + 1), f"{plain.strategy} of {plain.units} units")
 
     def _plain(self, inputs: Sequence[str], turn: int) -> RoutingTable:
         name, units = self.tables[turn % len(self.tables)]
         return strategy_named(name).start(inputs, units, {})
-
-    def _apart(self, table: ForcedTable) -> bool:
-        return len(table.exceptions.get("left", {})) > self.keys
 
     def _special(self, keys: list[int], units: int, turn: int) -> dict[str, Exceptions]:
         left: dict[int, tuple[tuple[int, ...], ...]] = {}

@@ -3,14 +3,15 @@
     slot = (key mod SLOTS + displacement[group of the key]) mod SLOTS
     keys[slot] = key ?  ways[slot][content hash mod number of ways]  :  the table's own expression
 
-Invariant: every key of the table finds itself in its slot; any other key finds another one, or NULL. Cost: O(1) a row. The arrays are objects to the generated code and no part of its text, so
-that other keys do not compile it again; a table that outgrows its slots does, once a doubling.
+Invariant: every key of the table finds itself in its slot; any other key finds another one, or NULL.
+Cost: O(1) a row. The arrays are objects to the generated code and no part of its text, so that other keys do not
+compile it again; a table that outgrows its slots does, once a doubling.
 Source: hash tables by displacement (Tarjan and Yao 1979), first fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
 
 import numpy as np
 
@@ -56,21 +57,15 @@ def with_exceptions(exceptions: Exceptions, key: str, row: str, otherwise: str) 
     """`otherwise`, an expression of type array<int>, but for the keys that have ways of their own."""
     moved, placed = slots_of(list(exceptions))
     groups, slots = len(moved), len(placed)
-    by = f"{_array(moved)}[cast(pmod(shiftright({key}, 32), {groups}L) AS int)]"
+    by = f"{_folded(moved, 'array<int>')}[cast(pmod(shiftright({key}, 32), {groups}L) AS int)]"
     slot = f"pmod(cast(pmod({key}, {slots}L) AS int) + {by}, {slots})"
-    known = f"{_array(_bigint(k) for k in placed)}[{slot}]"
-    ways = [exceptions[k] if k is not None else ((0,),) for k in placed]
-    mine = f"{_array(_array(_array(way) for way in each) for each in ways)}[{slot}]"
+    known = f"{_folded(placed, 'array<bigint>')}[{slot}]"
+    ways = [exceptions[k] if k is not None else None for k in placed]
+    mine = f"{_folded(ways, 'array<array<array<int>>>')}[{slot}]"
     way = f"{mine}[cast(pmod({row}, cast(size({mine}) AS bigint)) AS int)]"
     return f"CASE WHEN {known} = {key} THEN {way} ELSE {otherwise} END"
 
 
-def _array(values: Iterable[object]) -> str:
-    return f"array({', '.join(map(str, values))})"
-
-
-def _bigint(key: int | None) -> str:
-    """An empty slot is NULL, which no key equals; the smallest integer cannot be written as a literal."""
-    if key is None:
-        return "cast(NULL AS bigint)"
-    return f"{key}L" if key > -(2**63) else "(-9223372036854775807L - 1L)"
+def _folded(values: object, kind: str) -> str:
+    """One text to Spark's parser, which would take seconds for thousands of numbers; read once, when it plans."""
+    return f"from_json('{json.dumps(values, separators=(',', ':'))}', '{kind}')"
