@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_stream_joins import WINDOWS, Crash, feeds
-from tests.streams import CASES, Stream, oracle, spec_of
+from tests.streams import CASES, Stream, cases_for, oracle, spec_of
 
 from evenkeel.state.segment import read_segment
 from evenkeel.streaming.driver import STEPS
-from evenkeel.streaming.strategies import STRATEGIES
+from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.streaming.strategies.base import adapts
 from evenkeel.testing import assert_same_rows
 from evenkeel.testing.forced import Forced
@@ -127,10 +127,7 @@ def test_outer(how, data):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_strategies_that_adapt(strategy, data):
-    needs = next(s for s in STRATEGIES if s.name == strategy)
-    cases = [c for c in CASES if CASES[c].keys or not needs.needs_equality]
-    if adapts(needs) and needs.needs_band:
-        cases = [c for c in cases if CASES[c].bands]
+    cases = cases_for(strategy_named(strategy))
     window = data.draw(st.sampled_from(["none", "sliding"]))
     run(strategy, data.draw(st.sampled_from(cases)), window, "inner", data.draw(feeds()), LIMITS[-1])
 

@@ -30,6 +30,8 @@ class SimulationReport:
     """By epoch: the version of the table that routed it."""
     migrated: list[int] = field(default_factory=list)
     """By epoch: rows that changed their unit, or were copied to one more."""
+    optimum: list[float] = field(default_factory=list)
+    """By epoch, where asked for: rows in the heaviest unit of the static HyperCube."""
     notes: Sequence[tuple[int, str]] = ()
     """(epoch, what the strategy said)."""
     table: RoutingTable | None = None

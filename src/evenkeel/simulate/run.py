@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
+from evenkeel.simulate.optimum import static_heaviest
 from evenkeel.simulate.report import SimulationReport
 from evenkeel.simulate.rows import Grains, counts, grains
 from evenkeel.streaming.monitor import SubWindows
@@ -71,7 +73,7 @@ class Simulation:
 
     def __init__(
         self, strategy: Strategy, table: RoutingTable, dists: Mapping[str, Distribution], epochs: int,
-        rows: Mapping[str, int], window: int | None = None, seed: int = 0, most_epochs_waiting: int = 1,
+        rows: Mapping[str, int], window: int | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         self.strategy, self.table, self.dists = strategy, table, dists
         self.epochs, self.rows, self.epoch = epochs, rows, 0
@@ -79,10 +81,16 @@ class Simulation:
         self.rng = np.random.default_rng(seed + 1)
         self.state = {i: SubWindows(window, len(self.grains)) for i in SIDES}
         self.memory: Mapping[str, Any] = {}
-        self.waiting: tuple[RoutingTable, int] | None = None
+        self.waiting: RoutingTable | None = None
         self.moved = 0
         self.notes: list[tuple[int, str]] = []
         self._use(table)
+
+    def optimum(self) -> float:
+        """Rows in the heaviest unit of the static HyperCube that knows all rows so far."""
+        sums = [np.bincount(self.grains.key, self.state[i].total) for i in SIDES]
+        keys = np.arange(len(sums[0]), dtype=np.int64)
+        return static_heaviest(rehash(keys), sums[0], sums[1], self.table.units)
 
     def _use(self, table: RoutingTable) -> None:
         self.table = table
@@ -112,8 +120,7 @@ class Simulation:
         if adapts is None:
             return
         if self.waiting is not None:
-            table, _ = self.waiting
-            self.waiting = None
+            table, self.waiting = self.waiting, None
             self.moved += self._moves(table)
             self._use(table)
             return
@@ -122,7 +129,7 @@ class Simulation:
         if step.reason:
             self.notes.append((loads.epoch, step.reason))
         if step.table is not None and step.moves:
-            self.waiting = step.table, loads.epoch
+            self.waiting = step.table
         elif step.table is not None:
             self._use(step.table)
 
@@ -225,10 +232,12 @@ def simulate(
     window: int | None = None,
     options: Mapping[str, float] | None = None,
     seed: int = 0,
+    optimum: bool = False,
 ) -> SimulationReport:
     """Run a strategy on two key distributions.
 
     `rows` are those of both inputs over all epochs; `window` is how many epochs a row is kept, None for all.
+    With `optimum`, each epoch is compared with the static HyperCube that knows everything.
     """
     made = strategy_named(strategy)
     table = made.start(SIDES, units, options or {})
@@ -240,5 +249,7 @@ def simulate(
         moved = run.moved
         loads = run.step()
         report.add(loads, version, run.moved - moved)
+        if optimum:
+            report.optimum.append(run.optimum())
     report.table, report.notes = run.table, run.notes
     return report

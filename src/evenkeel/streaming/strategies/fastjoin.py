@@ -16,9 +16,8 @@ Source: FastJoin, sections III and IV; cutting keys, slots and looking ahead are
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from evenkeel.types import Float64
 
 DEFAULTS = {
     "theta": 2.2,
-    "goal": 1.2,
+    "goal": 1.35,
     "gap": 1e-4,
     "moves": 8.0,
     "patience": 2.0,
@@ -51,6 +50,12 @@ ROOM = 0.9
 """How heavy a unit may become by what is moved out of another's way, in parts of the heaviest load."""
 TARGETS = 8
 """How many units are tried to relieve one by."""
+EVICTIONS = 3
+"""How many of them are cleared for a share of a key that fits nowhere."""
+LAG = 2
+"""Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
+SOON = 0.85
+"""And acted on when it is this near to the threshold."""
 
 
 @dataclass
@@ -72,6 +77,12 @@ class Side:
     @property
     def loads(self) -> Float64:
         return monitor.load(self.stored, self.probing)
+
+    def copied(self) -> Side:
+        return replace(
+            self, stored=self.stored.copy(), probing=self.probing.copy(), slots=list(self.slots), keys=dict(self.keys),
+            held=[dict(h) for h in self.held], of_unit=[list(u) for u in self.of_unit], moved=self.moved.copy(),
+        )  # fmt: skip
 
     def pair(self, i: int, j: int) -> Pair:
         return Pair(self.stored[i] + 1, self.probing[i] + 1, self.stored[j] + 1, self.probing[j] + 1)
@@ -199,8 +210,8 @@ class Side:
                 self.move(names[item], i, j)
             if len(chosen) or self.cut(i, j):
                 return self
-        for j in targets:
-            other = copy.deepcopy(self)
+        for j in targets[:EVICTIONS]:
+            other = self.copied()
             if other.evict(i, j) and other.cut(i, j):
                 return other
         return None
@@ -251,14 +262,18 @@ class FastJoin:
         fresh, sorted_arrival = monitor.temporal(memory, loads, patience)
         kept: dict[str, Any] = {"rate": {}, "over": {}, "fresh": fresh}
         slots, keys, reasons = dict(table.slots), dict(table.keys), []
+        sides, limit = {}, SOON * s["theta"]
         for input in table.slots:
             now = SideLoads.of(loads, input, table.units)
             rate = monitor.rates(memory.get("rate", {}).get(input), now.probing)
             kept["rate"][input] = [round(float(r), 1) for r in rate]
-            li = monitor.imbalance(monitor.load(now.stored, rate))
-            over = int(memory.get("over", {}).get(input, 0)) + 1 if li > s["theta"] else 0
-            kept["over"][input] = over
-            if sorted_arrival or not monitor.confirmed(max(li, now.li), s["theta"], max(over, 1), patience):
+            li = max(now.li, monitor.imbalance(monitor.load(now.stored + LAG * now.growth, rate)))
+            kept["over"][input] = int(memory.get("over", {}).get(input, 0)) + 1 if li > limit else 0
+            sides[input] = now, rate, li
+        over = kept["over"]
+        act = any(monitor.confirmed(li, limit, over[i], patience) for i, (_, _, li) in sides.items())
+        for input, (now, rate, li) in sides.items():
+            if sorted_arrival or not act or not over[input]:
                 continue
             side = _side(table, loads, input, now, rate, s["ahead"])
             before = side.loads
@@ -272,7 +287,7 @@ class FastJoin:
             slots[input] = tuple(side.slots)
             keys[input] = {k: tuple(u) for k, u in side.keys.items()}
             after = monitor.imbalance(side.loads)
-            reasons.append(f"{input}: LI {max(li, now.li):.1f} to {after:.1f}")
+            reasons.append(f"{input}: LI {li:.1f} to {after:.1f}")
         new = table.changed(slots, keys, table.units)
         if reasons and (new.slots != table.slots or new.keys != table.keys):
             return Step(kept | {"over": {}}, new, "; ".join(reasons))
