@@ -32,7 +32,7 @@ from evenkeel.streaming.moving import Diff, Moving
 from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
 from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy
 from evenkeel.streaming.strategies.auto import Auto
-from evenkeel.streaming.strategies.base import Options, UnitLoad, Watch, adapts
+from evenkeel.streaming.strategies.base import Options, Tells, UnitLoad, Watch, adapts
 from evenkeel.streaming.unit import UnitReport, UnitTask
 from evenkeel.streaming.windows import watermark
 
@@ -183,7 +183,7 @@ class Driver:
         held: dict[tuple[int, str], list[Segment]] = {}
         for s in before.segments:
             held.setdefault((s.unit, s.input), []).append(s)
-        migration = self.migration
+        migration = self._untouched(self.migration, before)
         moving, last = self._moving(migration, before)
         busy = migration.stage.done | {s.path for m in moving.values() for s in m.cuts} if migration else set()
         watch = self.strategy.watch(self.table, self.memory) if adapts(self.strategy) and not migration else Watch()
@@ -216,6 +216,17 @@ class Driver:
     def migrations(self) -> list[Record]:
         """The last ones that came into force, the oldest first."""
         return [Record.from_json(d) for d in self.state.snapshot.progress.get("migrations", [])]
+
+    def _untouched(self, migration: Migration | None, before: Snapshot) -> Migration | None:
+        """With the segments staged that stay as they are, as far as the table can tell without looking at them."""
+        if migration is None or not isinstance(self.table, Tells):
+            return migration
+        touched = self.table.touched(self.strategy.from_json(migration.table))
+        if touched is None:
+            return migration
+        done = migration.stage.done
+        stay = {s.path: s.unit for s in before.segments if s.path not in done and s.unit not in touched[s.input]}
+        return migration.staged([Stage(owners=stay)])
 
     def _moving(self, migration: Migration | None, before: Snapshot) -> tuple[dict[int, Moving], bool]:
         """Each unit's share of the migration, and whether all of it is done with this epoch."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -63,6 +63,15 @@ class Placements:
 Exceptions = Mapping[int, tuple[tuple[int, ...], ...]]
 """For a key hash, the alternatives among which a row picks by `content hash mod their number`; each is a tuple of
 placements as in `Placements.codes`."""
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A table that can say what a migration may leave alone."""
+
+    def touched(self, after: object) -> Mapping[str, frozenset[int]] | None:
+        """By input, the units with rows that table `after` may store elsewhere; None if it may be any."""
+        ...
 
 
 class RoutingTable(Protocol):

@@ -21,7 +21,7 @@ from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, Stream
 from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
 from evenkeel.streaming.choice import choose
-from evenkeel.streaming.driver import Driver, EpochReport, open_state
+from evenkeel.streaming.driver import MOVED, Driver, EpochReport, open_state
 from evenkeel.streaming.migrations import Record
 from evenkeel.streaming.strategies import Strategy
 from evenkeel.streaming.strategies.base import Options, adapts
@@ -100,6 +100,7 @@ class StreamJoin:
     ) -> None:
         self.join, self.strategy, self.options, self.units, self.state = join, strategy, options, units, state
         self.on_step: Callable[[str, int], None] | None = None
+        self.moved = MOVED
         self._frames, self._times, self._again = frames, times, again
 
     def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
@@ -139,7 +140,7 @@ class StreamJoin:
             sink = sink.of(state.query)
         driver = Driver(
             state, self.join.spec, self.strategy, units_of(self.units)[0], executor, sink,
-            options=self.options, on_step=self.on_step,
+            options=self.options, moved=self.moved, on_step=self.on_step,
         )  # fmt: skip
         query = StreamJoinQuery(driver)
         writer = self.join.both.writeStream.foreachBatch(query.run).option("checkpointLocation", checkpoint)
