@@ -12,15 +12,16 @@ import tempfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import CASES, INPUTS, Stream, oracle, spec_of
+from tests.streams import CASES, INPUTS, Stream, cases_for, oracle, spec_of
 
 from evenkeel.streaming.driver import STEPS
-from evenkeel.streaming.strategies import STRATEGIES
+from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.streaming.windows import Window
 from evenkeel.testing import assert_same_rows
 
 WINDOWS = {"none": Window(), "sliding": Window("sliding", 5), "tumbling": Window("tumbling", 7)}
 NAN = float("nan")
+BY_KEY = [s.name for s in STRATEGIES if "equi" in cases_for(s)]
 
 
 def rows(drift: int):
@@ -83,9 +84,7 @@ def run(strategy, case, window, how, batches, lateness, crashes=()):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_inner(strategy, window, data):
-    equality = [c for c in CASES if CASES[c].keys or window == "tumbling"]
-    needs = next(s for s in STRATEGIES if s.name == strategy).needs_equality
-    case = data.draw(st.sampled_from(equality if needs else list(CASES)))
+    case = data.draw(st.sampled_from(cases_for(strategy_named(strategy), window)))
     run(strategy, case, window, "inner", data.draw(feeds()), data.draw(st.sampled_from([0, 3])))
 
 
@@ -106,11 +105,11 @@ def test_crash_at_every_step(step, data):
     crashes = {(data.draw(st.integers(0, len(batches) - 1)), step) for _ in range(3)}
     window = data.draw(st.sampled_from(list(WINDOWS)))
     how = data.draw(st.sampled_from(["inner", "full"])) if window != "none" else "inner"
-    strategy = "hash" if how == "full" else data.draw(st.sampled_from([s.name for s in STRATEGIES]))
+    strategy = "hash" if how == "full" else data.draw(st.sampled_from(BY_KEY))
     run(strategy, "equi", window, how, batches, 0, sorted(crashes))
 
 
-@pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
+@pytest.mark.parametrize("strategy", BY_KEY)
 @settings(max_examples=3)
 @given(batches=feeds(), seed=st.randoms(use_true_random=False))
 def test_order_does_not_matter(strategy, batches, seed):

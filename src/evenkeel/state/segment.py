@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from evenkeel.errors import StateUnwritable
 
-KEY, TIME = "_key", "_time"
-"""The hash of the row's join key, and its event time in microseconds."""
+KEY, TIME, ROW = "_key", "_time", "_row"
+"""The hash of the row's join key, its event time in microseconds, and the hash of its content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evenkeel.hashing import xxhash64
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY
+from evenkeel.state.segment import KEY, ROW
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.unit import UnitEpoch, UnitReport
@@ -51,7 +51,12 @@ class LocalExecutor:
             key = np.where(null, row, np.asarray(rows[KEY].fill_null(0)))
         else:
             key = row
-        placed = plan.table.place(input, key, row)
+        position = None
+        if self.spec.bands:
+            position = np.asarray(rows[self.spec.bands[0].column].fill_null(np.nan))
+        if plan.rows:
+            rows = rows.append_column(ROW, pa.array(row))
+        placed = plan.table.place(input, key, row, position)
         out = []
         for unit in range(plan.table.units):
             here = placed.unit == unit

@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import Loads, UnitLoad
 from evenkeel.types import Float64, Int64
+
+if TYPE_CHECKING:  # strategies import this module
+    from evenkeel.streaming.strategies.base import Loads, UnitLoad
 
 DECAY = 0.5
 """How much of an arrival rate is the newest epoch's."""

@@ -19,7 +19,16 @@ from typing import Any
 import numpy as np
 
 from evenkeel.errors import InvalidUnits
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements, RoutingTable
+from evenkeel.streaming.strategies.base import (
+    FLAGS,
+    PRIMARY,
+    PROBE,
+    STORE,
+    Exceptions,
+    Options,
+    Placements,
+    RoutingTable,
+)
 from evenkeel.types import Float64, Int64
 
 Units = tuple[int, ...]
@@ -52,6 +61,10 @@ class Biclique:
         """By subgroup, the units that hold rows of the input: what rows of another input probe."""
         gone = self.draining.get(input) or tuple(() for _ in self.groups[input])
         return [tuple(sorted({*g, *d})) for g, d in zip(self.groups[input], gone, strict=True)]
+
+    @property
+    def base(self) -> Any:
+        return self.to_json() | {"version": 0}
 
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(key))
@@ -127,8 +140,9 @@ class ContRand:
     summary = "join-biclique: hashed to a subgroup of units, at random within it"
     needs_equality = True
     together = False
+    options: tuple[str, ...] = ("d", "e")
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         """`options`: d subgroups of the first input's units, e of the second's; two units a subgroup unless given."""
         share = max(1, units // len(inputs))
         asked = {input: options.get("de"[i]) if i < 2 else None for i, input in enumerate(inputs)}

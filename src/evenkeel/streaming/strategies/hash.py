@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Placements, RoutingTable
+from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Options, Placements, RoutingTable
 from evenkeel.streaming.strategies.keyed import KeyedTable
 from evenkeel.types import Float64, Int64
 
@@ -33,6 +33,10 @@ class HashTable:
     def replicates(self) -> bool:
         return False
 
+    @property
+    def base(self) -> Any:
+        return self.to_json() | {"version": 0}
+
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         return Placements.everywhere(np.mod(key, self.units))
 
@@ -48,8 +52,9 @@ class Hash:
     summary = "by the key's hash: every row once, no help against a hot key"
     needs_equality = True
     together = True
+    options: tuple[str, ...] = ()
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, float]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         return HashTable(units)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:

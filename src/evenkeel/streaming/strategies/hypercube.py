@@ -75,6 +75,15 @@ class CubeTable:
     def base(self) -> int:
         return self.units
 
+    def touched(self, after: object) -> Mapping[str, frozenset[int]] | None:
+        if not isinstance(after, CubeTable) or after.units != self.units:
+            return None
+        units: set[int] = set()
+        for key in {*self.grids, *after.grids}:
+            if self.grids.get(key) != after.grids.get(key):
+                units |= {*self.grids[key].units} if key in self.grids else {key % self.units}
+        return {i: frozenset(units) for i in self.inputs}
+
     def lists(self, input: str, grid: Grid) -> list[tuple[int, ...]]:
         if input == self.inputs[0]:
             return [grid.of_left(x) for x in range(grid.rows)]

@@ -46,6 +46,18 @@ class KeyedTable:
     def base(self) -> tuple[Units, ...]:
         return tuple(self.slots.values())
 
+    def touched(self, after: object) -> Mapping[str, frozenset[int]] | None:
+        if not isinstance(after, KeyedTable) or any(len(s) != len(after.slots[i]) for i, s in self.slots.items()):
+            return None
+        out = {}
+        for i, slots in self.slots.items():
+            units = {a for a, b in zip(slots, after.slots[i], strict=True) if a != b}
+            for key in {*self.keys[i], *after.keys[i]}:
+                if self.stored(i, key) != after.stored(i, key):
+                    units |= {*self.stored(i, key)}
+            out[i] = frozenset(units)
+        return out
+
     @cached_property
     def exceptions(self) -> Mapping[str, Exceptions]:
         every = sorted({k for keys in self.keys.values() for k in keys})

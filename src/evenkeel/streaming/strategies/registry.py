@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.errors import UnknownOption
 from evenkeel.streaming.strategies.adaptive_equi_weight import AdaptiveEquiWeight
 from evenkeel.streaming.strategies.adaptive_one_bucket import AdaptiveOneBucket
 from evenkeel.streaming.strategies.base import RoutingTable, Strategy
@@ -33,17 +33,6 @@ def strategy_named(name: str) -> Strategy:
         if strategy.name == name:
             return strategy
     raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
-
-
-def choose(name: str, *, equality: bool, how: str, text: str) -> Strategy:
-    """The strategy asked for, if it can run this join; `auto` hashes what has a key and spreads what has none."""
-    asked = name if name != "auto" else ("hash" if equality else "random")
-    strategy = strategy_named(asked)
-    if strategy.needs_equality and not equality:
-        raise StreamNotSupported.needs_equality(asked, text)
-    if how not in ("inner", "cross") and not strategy.together:
-        raise StreamNotSupported.outer_strategy(how, asked)
-    return strategy
 
 
 def table_from_json(doc: Mapping[str, Any]) -> RoutingTable:

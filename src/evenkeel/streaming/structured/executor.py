@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY
+from evenkeel.state.segment import KEY, ROW
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
+from evenkeel.streaming.structured.lookup import with_exceptions
 from evenkeel.streaming.structured.prepare import PreparedJoin
 from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
@@ -59,10 +60,15 @@ class SparkExecutor:
             raise StateUnwritable.at(str(self._folder), error) from error
         parts = min(self.tasks, plan.table.units)
         placed = batch.withColumn("_place", _placement(self.join, plan))
+        if plan.rows:
+            placed = placed.withColumn(ROW, F.expr(_by_side(_content(self.join, plan))))
         moved = placed.repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
         empty = self.join.arrow.append(pa.field("_place", pa.int32()))
-        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), _payload(self.join), names, empty)
+        if plan.rows:
+            empty = empty.append(pa.field(ROW, pa.int64()))
+        payload = _payload(self.join, plan.rows)
+        run = _units(self.join.spec, plan.tasks, parts, str(self._folder), payload, names, empty)
         self._results = moved.mapInArrow(run, self.join.result)
         return self.shape(self._results)
 
@@ -92,22 +98,37 @@ class SparkExecutor:
         return out
 
 
-def _payload(join: PreparedJoin) -> dict[str, list[str]]:
-    return {s: [*join.engine, *join.stored[s].values()] for s in SIDES}
+def _payload(join: PreparedJoin, rows: bool) -> dict[str, list[str]]:
+    return {s: [*join.engine, *([ROW] if rows else []), *join.stored[s].values()] for s in SIDES}
+
+
+def _content(join: PreparedJoin, plan: EpochPlan) -> dict[Side, str]:
+    """The hash of a row's content and epoch."""
+    out: dict[Side, str] = {}
+    for side in SIDES:
+        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
+        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+        out[side] = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+    return out
+
+
+def _by_side(of: Mapping[Side, str]) -> str:
+    return f"CASE WHEN _side = 0 THEN {of['left']} ELSE {of['right']} END"
 
 
 def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     """Each row's placements as `_place`, one row a placement."""
     arrays: dict[Side, str] = {}
-    for side in SIDES:
-        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
-        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
-        row = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+    position = f"coalesce({join.spec.bands[0].column}, double('NaN'))" if join.spec.bands else None
+    for side, row in _content(join, plan).items():
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
-        arrays[side] = plan.table.place_sql(side, key, row)
+        arrays[side] = plan.table.place_sql(side, key, row, position)
+        special = plan.table.exceptions.get(side, {})
+        if special:
+            arrays[side] = with_exceptions(special, key, row, arrays[side])
     if not plan.table.replicates:
-        return F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']}[0] ELSE {arrays['right']}[0] END")
-    return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
+        return F.expr(_by_side({s: f"({a})[0]" for s, a in arrays.items()}))
+    return F.explode(F.expr(_by_side(arrays)))
 
 
 def _cache(root: str) -> SegmentCache:

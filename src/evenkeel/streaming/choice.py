@@ -1,0 +1,61 @@
+"""From what a user writes to a strategy that can run the join, or to an error that says why none can.
+
+strategy="fastjoin(theta=2.2)"    a name and its options
+units="4..32"                     any strategy, with a number of units that follows the load
+strategy="auto"                   by condition now, by loads later (`strategies/auto.py`)
+"""
+
+from __future__ import annotations
+
+from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.streaming.spec import JoinSpec
+from evenkeel.streaming.strategies import STRATEGIES, Strategy, strategy_named
+from evenkeel.streaming.strategies.auto import Auto
+from evenkeel.streaming.strategies.base import Options, adapts
+
+
+def choose(asked: str, spec: JoinSpec) -> tuple[Strategy, Options]:
+    """The strategy asked for, and what its `start` is to be told."""
+    name, options = parse(asked)
+    strategy = _auto(spec) if name == "auto" else strategy_named(name)
+    for option in options:
+        if option not in strategy.options:
+            raise StreamNotSupported.no_option(name, option, strategy.options)
+    if strategy.needs_equality and not spec.equality:
+        raise StreamNotSupported.needs_equality(name, spec.condition)
+    if spec.how not in ("inner", "cross") and not strategy.together:
+        raise StreamNotSupported.outer_strategy(spec.how, name)
+    if adapts(strategy) and strategy.needs_band:
+        if not spec.bands:
+            raise StreamNotSupported.needs_band(name, spec.condition)
+        band = spec.bands[0]
+        options |= {"lo": band.lo, "hi": band.hi, "slack": band.slack}
+    return strategy, options
+
+
+def _auto(spec: JoinSpec) -> Strategy:
+    if not spec.equality:
+        return strategy_named("random")
+    if spec.how not in ("inner", "cross"):
+        return strategy_named("hash")
+    return Auto(strategy_named("hash"), strategy_named("fastjoin"))
+
+
+def parse(asked: str) -> tuple[str, dict[str, float]]:
+    """'contrand(d=4, e=2)' as its name and its options."""
+    name, bracket, rest = str(asked).partition("(")
+    name = name.strip()
+    if name not in ("auto", *(s.name for s in STRATEGIES)):
+        raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
+    options: dict[str, float] = {}
+    if bracket and not rest.rstrip().endswith(")"):
+        raise StreamNotSupported.option(asked)
+    for part in rest.rstrip().removesuffix(")").split(",") if bracket else ():
+        key, sign, value = (w.strip() for w in part.partition("="))
+        try:
+            options[key] = float(value)
+        except ValueError:
+            raise StreamNotSupported.option(asked) from None
+        if not sign or not 0 <= options[key] < float("inf"):
+            raise StreamNotSupported.option(asked)
+    return name, options
