@@ -51,7 +51,9 @@ def test_windows_forget():
     assert [int(s.sum()) for s in report.stored] == [2000, 4000, *[6000] * 6]
 
 
-@pytest.mark.parametrize("dist", [Zipf(1.0, 50), HotKey(0.3, 2, Zipf(0.0, 50)), Wandering(1.0, 50), Sorted(Zipf(0, 50))])
+@pytest.mark.parametrize(
+    "dist", [Zipf(1.0, 50), HotKey(0.3, 2, Zipf(0.0, 50)), Wandering(1.0, 50), Sorted(Zipf(0.0, 50))]
+)
 def test_shares_sum_to_one(dist):
     for epoch in range(6):
         shares = dist.shares(epoch, 6)

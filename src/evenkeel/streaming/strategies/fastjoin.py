@@ -52,6 +52,8 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
+STUCK = 8
+"""How many units in a row that nothing relieves end the search."""
 LAG = 2
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
 SOON = 0.85
@@ -230,6 +232,8 @@ def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing
         relieved = side.relieve(i, goal, gap, annealing)
         if relieved is None:
             stuck.add(i)
+            if len(stuck) > STUCK:
+                break
         else:
             side = relieved
             stuck.clear()
