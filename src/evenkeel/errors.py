@@ -574,6 +574,13 @@ class StreamNotSupported(EvenkeelError):
         )
 
     @classmethod
+    def elastic(cls, strategy: str, elastic: Iterable[str]) -> EvenkeelError:
+        return cls._make(
+            f"The strategy '{strategy}' has a fixed number of units.",
+            f"give one number of units, or use one of {', '.join(repr(s) for s in elastic)}.",
+        )
+
+    @classmethod
     def outer_strategy(cls, how: str, strategy: str) -> EvenkeelError:
         return cls._make(
             f"A '{how}' join must see all partners of a row in one unit, and the strategy '{strategy}' spreads them.",

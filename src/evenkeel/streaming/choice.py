@@ -8,16 +8,20 @@ strategy="auto"                   by condition now, by loads later (`strategies/
 from __future__ import annotations
 
 from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.streaming.elastic import elastic
 from evenkeel.streaming.spec import JoinSpec
 from evenkeel.streaming.strategies import STRATEGIES, Strategy, strategy_named
 from evenkeel.streaming.strategies.auto import Auto
 from evenkeel.streaming.strategies.base import Options, adapts
 
 
-def choose(asked: str, spec: JoinSpec) -> tuple[Strategy, Options]:
+def choose(asked: str, spec: JoinSpec, least: int, most: int) -> tuple[Strategy, Options]:
     """The strategy asked for, and what its `start` is to be told."""
     name, options = parse(asked)
-    strategy = _auto(spec) if name == "auto" else strategy_named(name)
+    elastically = most > least
+    strategy = _auto(spec, elastically) if name == "auto" else strategy_named(name)
+    if elastically:
+        strategy = elastic(strategy, least, most)
     for option in options:
         if option not in strategy.options:
             raise StreamNotSupported.no_option(name, option, strategy.options)
@@ -30,14 +34,18 @@ def choose(asked: str, spec: JoinSpec) -> tuple[Strategy, Options]:
             raise StreamNotSupported.needs_band(name, spec.condition)
         band = spec.bands[0]
         options |= {"lo": band.lo, "hi": band.hi, "slack": band.slack}
+    if elastically and spec.window.kind != "none":
+        options["windowed"] = 1.0
     return strategy, options
 
 
-def _auto(spec: JoinSpec) -> Strategy:
+def _auto(spec: JoinSpec, elastically: bool) -> Strategy:
     if not spec.equality:
         return strategy_named("random")
     if spec.how not in ("inner", "cross"):
         return strategy_named("hash")
+    if elastically:  # it begins as hashing, too
+        return strategy_named("fastjoin")
     return Auto(strategy_named("hash"), strategy_named("fastjoin"))
 
 

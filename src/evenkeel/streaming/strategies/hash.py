@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Options, Placements, RoutingTable
+from evenkeel.streaming.strategies.keyed import KeyedTable
 from evenkeel.types import Float64, Int64
 
 
@@ -57,4 +58,6 @@ class Hash:
         return HashTable(units)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:
+        if "slots" in doc:  # with elastic units
+            return KeyedTable.from_json(doc)
         return HashTable(int(doc["units"]), int(doc["version"]))
