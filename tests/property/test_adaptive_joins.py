@@ -141,5 +141,3 @@ def test_crash_at_every_step(step, data):
     kind = data.draw(st.sampled_from(list(KINDS)))
     window = data.draw(st.sampled_from(list(WINDOWS)))
     run(KINDS[kind], "equi", window, "inner", batches, data.draw(st.sampled_from(LIMITS)), 0, sorted(crashes))
-
-

@@ -24,7 +24,7 @@ layouts = st.lists(st.sets(st.integers(0, 5), min_size=1, max_size=4), min_size=
 
 def pairs(layout):
     found = [(r, u) for r, units in enumerate(layout) for u in sorted(units)]
-    return np.array([r for r, _ in found]), np.array([u for _, u in found])
+    return np.array([r for r, _ in found], dtype=np.int64), np.array([u for _, u in found], dtype=np.int64)
 
 
 @given(layouts, st.data())
@@ -94,6 +94,12 @@ def test_a_heavy_key_of_a_long_run_is_not_missed():
     assert [(k.key, k.stored) for k in found] == [(77, 100), (-5, 60)]
 
 
+def in_use(table):
+    """Units that rows are stored in; a number that was drained may wait for its next use."""
+    groups = getattr(table, "groups", None)
+    return table.units if groups is None else len({u for gs in groups.values() for g in gs for u in g})
+
+
 ROW = {"s": "a", "x": 0, "f": 0.0}
 
 
@@ -114,12 +120,12 @@ def test_two_to_sixteen_to_three_units(tmp_path, strategy, window):
                 for n in range(rows)]
             for i in INPUTS
         })  # fmt: skip
-        seen.append(stream.driver.table.units)
+        seen.append(in_use(stream.driver.table))
         if epoch % 5 == 4:
             stream.open()
     assert max(seen) == 16
     if window.kind != "none":
-        assert seen[-1] <= 6, seen
+        assert seen[-1] <= 4, seen
     assert_same_rows(stream.results(), oracle(stream)[0])
 
 
@@ -133,4 +139,3 @@ def test_units_and_options_as_written():
     for text in ("contrand(d=4", "contrand(d)", "contrand(d=x)", "contrand(d=-1)", "contrand(d=inf)"):
         with pytest.raises(EvenkeelError, match="cannot be read"):
             parse(text)
-

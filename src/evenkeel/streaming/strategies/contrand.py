@@ -31,7 +31,6 @@ from evenkeel.streaming.strategies.base import (
 )
 from evenkeel.types import Float64, Int64
 
-
 Units = tuple[int, ...]
 
 
