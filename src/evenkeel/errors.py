@@ -558,6 +558,25 @@ class UnusableTime(EvenkeelError):
         )
 
 
+class InvalidSimulation(EvenkeelError):
+    """Nothing to simulate."""
+
+    @classmethod
+    def of(cls, units: int, epochs: int, rows: int) -> EvenkeelError:
+        return cls._make(
+            f"A simulation of {units} units, {epochs} epochs and {rows} rows has nothing to show.",
+            "units and epochs are at least 1, rows at least 2.",
+        )
+
+    @classmethod
+    def distribution(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"'{text}' is no key distribution.",
+            "write 'uniform', 'zipf:1.0', 'hot:0.3', 'flips:0.3:20', 'wandering:1.0' or 'sorted:0.5', "
+            "and '@50000' behind it for the number of keys.",
+        )
+
+
 class StreamNotSupported(EvenkeelError):
     @classmethod
     def needs_window(cls, how: str) -> EvenkeelError:

@@ -1,6 +1,7 @@
 """A stream without Spark in a process of its own, which kills itself at STEP of EPOCH if they are given.
 
-`python -m tests.recovery.migration_child FOLDER [STEP EPOCH]`. State moves in every epoch, a few segments at a time; results are a file an epoch.
+`python -m tests.recovery.migration_child FOLDER [STEP EPOCH]`. State moves in every epoch, a few segments at a time;
+results are a file an epoch.
 """
 
 from __future__ import annotations

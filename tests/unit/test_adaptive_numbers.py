@@ -33,9 +33,7 @@ class TestStreamingHyperCube:
         table = CubeTable(8, INPUTS, {1: Grid(2, 2, (0, 1, 2, 3)), 2: Grid(1, 4, (4, 5, 6, 7))})
         keys = {u: {"left": [KeyLoad(1, 50, 0, 0)], "right": [KeyLoad(1, 150, 0, 0)]} for u in range(4)}
         keys |= {u: {"left": [KeyLoad(2, 50, 0, 0)], "right": [KeyLoad(2, 50, 0, 0)]} for u in range(4, 8)}
-        units = [
-            UnitLoad(u, {i: sum(k.stored for k in keys[u][i]) for i in INPUTS}, keys=keys[u]) for u in range(8)
-        ]
+        units = [UnitLoad(u, {i: sum(k.stored for k in keys[u][i]) for i in INPUTS}, keys=keys[u]) for u in range(8)]
         new = HyperCube().adapt(table, Loads(0, units), {}).table
         assert isinstance(new, CubeTable)
         assert new.grids[2] == table.grids[2]

@@ -7,11 +7,13 @@ Nothing here draws rows: the simulator draws how often each key comes, and `draw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from evenkeel.errors import InvalidSimulation
 from evenkeel.types import Float64, Int64
 
 
@@ -40,7 +42,7 @@ class HotKey:
 
     share: float = 0.3
     every: int | None = None
-    ground: Zipf = Zipf()  # noqa: RUF009 a frozen value
+    ground: Zipf = Zipf()
 
     @property
     def keys(self) -> int:
@@ -74,7 +76,7 @@ class Wandering:
 class Sorted:
     """The keys of another distribution in order: each epoch has the next stretch of them, and no other."""
 
-    of: Zipf = Zipf()  # noqa: RUF009 a frozen value
+    of: Zipf = Zipf()
 
     @property
     def keys(self) -> int:
@@ -96,33 +98,26 @@ def draw(dist: Distribution, rows: int, epoch: int, epochs: int, seed: int) -> I
 
 def parse(text: str) -> Distribution:
     """'zipf:1.0', 'uniform', 'hot:0.3', 'flips:0.3:20', 'wandering:1.0', 'sorted:0.5'; '@50000' sets the keys."""
-    from evenkeel.errors import UnknownOption
-
-    name, _, rest = text.partition("@")[0].partition(":")
-    numbers = [float(n) for n in rest.split(":") if n]
-    made: Distribution
-    if name in ("zipf", "uniform"):
-        made = Zipf(*numbers[:1])
-    elif name == "hot":
-        made = HotKey(*numbers[:1])
-    elif name == "flips":
-        share, every = (numbers + [0.3, 20.0][len(numbers) :])[:2]
-        made = HotKey(share, int(every))
-    elif name == "wandering":
-        made = Wandering(*numbers[:1])
-    elif name == "sorted":
-        made = Sorted(Zipf(*numbers[:1]))
-    else:
-        raise UnknownOption.of("distribution", name, ["uniform", "zipf", "hot", "flips", "wandering", "sorted"])
-    if "@" in text:
-        keys = int(text.partition("@")[2])
-        if isinstance(made, HotKey):
-            return replace(made, ground=replace(made.ground, keys=keys))
-        if isinstance(made, Sorted):
-            return replace(made, of=replace(made.of, keys=keys))
-        assert isinstance(made, Zipf | Wandering)
-        return replace(made, keys=keys)
-    return made
+    body, _, keys = text.partition("@")
+    name, *rest = body.split(":")
+    try:
+        numbers = [float(n) for n in rest]
+        count = int(keys) if keys else 4_000 if name == "wandering" else 100_000
+    except ValueError as error:
+        raise InvalidSimulation.distribution(text) from error
+    ground = Zipf(numbers[0] if numbers and name in ("zipf", "sorted") else 0.0, count)
+    share = numbers[0] if numbers else 0.3
+    made: dict[str, Callable[[], Distribution]] = {
+        "uniform": lambda: ground,
+        "zipf": lambda: ground,
+        "sorted": lambda: Sorted(ground),
+        "hot": lambda: HotKey(share, None, ground),
+        "flips": lambda: HotKey(share, int(numbers[1]) if len(numbers) > 1 else 20, ground),
+        "wandering": lambda: Wandering(numbers[0] if numbers else 1.0, count),
+    }
+    if name not in made or count < 1:
+        raise InvalidSimulation.distribution(text)
+    return made[name]()
 
 
 def _scattered(turn: int, keys: int) -> int:

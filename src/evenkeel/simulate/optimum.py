@@ -17,7 +17,7 @@ def static_heaviest(key: Int64, left: Float64, right: Float64, units: int) -> fl
     """Rows in the heaviest unit; `key` are hashes, `left` and `right` rows of each key."""
     total = left + right
     heavy = total > total.sum() / units
-    loads = np.bincount(np.mod(key[~heavy], units), total[~heavy], minlength=units)
+    loads: Float64 = np.bincount(np.mod(key[~heavy], units), total[~heavy], minlength=units).astype(np.float64)
     output = float((left[heavy] * right[heavy]).sum())
     tasks: list[tuple[float, int]] = []
     for a, b in zip(left[heavy].tolist(), right[heavy].tolist(), strict=True):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenkeel.charts import Panel, bars, svg
 from evenkeel.streaming.monitor import SideLoads
+from evenkeel.streaming.spec import INPUTS
 from evenkeel.streaming.strategies.base import Loads, RoutingTable
-from evenkeel.types import SIDES, Float64
+from evenkeel.types import Float64, Int64
 
 
 @dataclass
@@ -36,11 +37,12 @@ class SimulationReport:
     """(epoch, what the strategy said)."""
     table: RoutingTable | None = None
 
-    def add(self, loads: Loads, version: int, migrated: int) -> None:
+    def add(self, loads: Loads, version: int, migrated: int, holders: Mapping[str, Int64]) -> None:
+        """`holders` are the units that may hold rows of an input."""
         self.work.append(np.array([u.work for u in loads.units]))
         self.stored.append(np.array([float(sum(u.stored.values())) for u in loads.units]))
         self.received.append(np.array([float(sum(u.received.values())) for u in loads.units]))
-        self.li.append(max(SideLoads.of(loads, i, len(loads.units)).li for i in SIDES))
+        self.li.append(max(SideLoads.of(loads, i, len(loads.units)).only(holders[i]).li for i in INPUTS))
         self.versions.append(version)
         self.migrated.append(migrated)
 
@@ -65,7 +67,7 @@ class SimulationReport:
             f"{self.strategy}: {self.units:,} units, {self.rows:,} rows in {len(self.work)} epochs",
             f"  LI            {np.median(self.li):.2f} in the middle, {self.li[-1]:.2f} in the last epoch",
             f"  heaviest/mean {np.median(skew):.2f} in the middle, {skew.max():.2f} at worst, {skew[-1]:.2f} at last",
-            f"  tables        {moves + 1}, {sum(self.migrated):,} rows moved ({self.moved_share:.1%} of those received)",
+            f"  tables        {moves + 1}, {sum(self.migrated):,} rows moved, {self.moved_share:.1%} of those received",
             "",
             "heaviest / mean load, epoch by epoch",
             bars(skew, height=6),

@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from evenkeel.errors import InvalidSimulation
 from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
 from evenkeel.simulate.optimum import static_heaviest
 from evenkeel.simulate.report import SimulationReport
 from evenkeel.simulate.rows import Grains, counts, grains
 from evenkeel.streaming.monitor import SubWindows
+from evenkeel.streaming.spec import INPUTS
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.strategies.base import Adaptive, KeyLoad, Loads, RoutingTable, Strategy, UnitLoad, Watch
-from evenkeel.types import SIDES, Float64, Int64
+from evenkeel.types import Float64, Int64
 
 PARTS = 64
 """A heavy key has at least so many grains."""
@@ -44,7 +46,7 @@ class Placed:
         return cls(p.row, p.unit, np.flatnonzero(p.store), np.flatnonzero(p.probe))
 
     def sums(self, which: Int64 | slice, weights: Int64, units: int) -> Float64:
-        return np.bincount(self.unit[which], weights[self.grain[which]], minlength=units)
+        return _count(self.unit[which], weights[self.grain[which]], units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,7 @@ class Simulation:
         self.epochs, self.rows, self.epoch = epochs, rows, 0
         self.grains = grains(tuple(dists.values()), table.units, PARTS, epochs, seed)
         self.rng = np.random.default_rng(seed + 1)
-        self.state = {i: SubWindows(window, len(self.grains)) for i in SIDES}
+        self.state = {i: SubWindows(window, len(self.grains)) for i in INPUTS}
         self.memory: Mapping[str, Any] = {}
         self.waiting: RoutingTable | None = None
         self.moved = 0
@@ -88,22 +90,22 @@ class Simulation:
 
     def optimum(self) -> float:
         """Rows in the heaviest unit of the static HyperCube that knows all rows so far."""
-        sums = [np.bincount(self.grains.key, self.state[i].total) for i in SIDES]
+        sums = [_count(self.grains.key, self.state[i].total) for i in INPUTS]
         keys = np.arange(len(sums[0]), dtype=np.int64)
         return static_heaviest(rehash(keys), sums[0], sums[1], self.table.units)
 
     def _use(self, table: RoutingTable) -> None:
         self.table = table
-        self.placed = {i: Placed.of(table, i, self.grains) for i in SIDES}
+        self.placed = {i: Placed.of(table, i, self.grains) for i in INPUTS}
         self._index: KeyIndex | None = None
 
     def step(self) -> Loads:
         now = {
             i: counts(self.grains.spread(_padded(self.dists[i].shares(self.epoch, self.epochs), self.grains)),
                       self.rows[i], self.rng)
-            for i in SIDES
+            for i in INPUTS
         }  # fmt: skip
-        for i in SIDES:
+        for i in INPUTS:
             self.state[i].push(now[i])
         watch = self._watch()
         loads = Loads(self.epoch, self._loads(now, watch))
@@ -137,7 +139,7 @@ class Simulation:
         """Rows sent to units that did not hold them."""
         units = max(table.units, self.table.units)
         total = 0
-        for i in SIDES:
+        for i in INPUTS:
             new = Placed.of(table, i, self.grains)
             old = self.placed[i]
             before = old.grain[old.store] * units + old.unit[old.store]
@@ -149,7 +151,7 @@ class Simulation:
     def _loads(self, now: Mapping[str, Int64], watch: Watch) -> list[UnitLoad]:
         n = self.table.units
         stored, fresh, received, probing = {}, {}, {}, {}
-        for i in SIDES:
+        for i in INPUTS:
             p = self.placed[i]
             stored[i] = p.sums(p.store, self.state[i].total, n)
             fresh[i] = p.sums(p.store, now[i], n)
@@ -171,7 +173,7 @@ class Simulation:
             self._index = KeyIndex.of(self.placed, self.grains)
         at, size = self._index, len(self._index.unit)
         stored, fresh, probing = {}, {}, {}
-        for i in SIDES:
+        for i in INPUTS:
             p = self.placed[i]
             stored[i] = np.bincount(at.stored[i], self.state[i].total[p.grain[p.store]], minlength=size)
             fresh[i] = np.bincount(at.stored[i], now[i][p.grain[p.store]], minlength=size)
@@ -191,7 +193,7 @@ class Simulation:
             top = order[first[u] : min(first[u + 1], first[u] + watch.keys)]
             out.append(
                 {i: [KeyLoad(int(hashes[k]), int(stored[i][k]), int(fresh[i][k]), int(probing[i][k])) for k in top]
-                 for i in SIDES}
+                 for i in INPUTS}
             )  # fmt: skip
         return out
 
@@ -200,12 +202,16 @@ class Simulation:
     ) -> list[Mapping[str, Sequence[tuple[float, int]]]]:
         """Bernoulli samples of the epoch's rows; where a unit's come from is of no account."""
         first: dict[str, list[tuple[float, int]]] = {}
-        for i in SIDES:
+        for i in INPUTS:
             drawn = self.rng.binomial(now[i], min(1.0, rate))
             position = np.repeat(self.grains.position, drawn)
             hashes = (self.rng.random(len(position)) * rate * 2.0**64).astype(np.uint64).view(np.int64)
             first[i] = list(zip(position.tolist(), hashes.tolist(), strict=True))
         return [first, *({} for _ in range(n - 1))]
+
+
+def _count(at: Int64, rows: Int64, size: int = 0) -> Float64:
+    return np.asarray(np.bincount(at, rows, minlength=size), dtype=np.float64)
 
 
 def _at(sums: Mapping[str, Float64], unit: int) -> dict[str, int]:
@@ -239,16 +245,19 @@ def simulate(
     `rows` are those of both inputs over all epochs; `window` is how many epochs a row is kept, None for all.
     With `optimum`, each epoch is compared with the static HyperCube that knows everything.
     """
+    if units < 1 or epochs < 1 or rows < 2:
+        raise InvalidSimulation.of(units, epochs, rows)
     made = strategy_named(strategy)
-    table = made.start(SIDES, units, options or {})
+    table = made.start(INPUTS, units, options or {})
     each = max(1, rows // (2 * epochs))
-    run = Simulation(made, table, {"left": left, "right": right}, epochs, {i: each for i in SIDES}, window, seed)
+    run = Simulation(made, table, {"left": left, "right": right}, epochs, {i: each for i in INPUTS}, window, seed)
     report = SimulationReport(strategy, units, 2 * each * epochs)
+    holders = {i: np.unique(p.unit[p.store]) for i, p in run.placed.items()}
     for _ in range(epochs):
         version = run.table.version
         moved = run.moved
         loads = run.step()
-        report.add(loads, version, run.moved - moved)
+        report.add(loads, version, run.moved - moved, holders)
         if optimum:
             report.optimum.append(run.optimum())
     report.table, report.notes = run.table, run.notes

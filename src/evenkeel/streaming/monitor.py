@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import Loads, UnitLoad
-from evenkeel.types import Float64
+from evenkeel.types import Float64, Int64
+
+if TYPE_CHECKING:  # strategies import this module
+    from evenkeel.streaming.strategies.base import Loads, UnitLoad
 
 DECAY = 0.5
 """How much of an arrival rate is the newest epoch's."""
@@ -60,6 +63,10 @@ class SideLoads:
     @property
     def li(self) -> float:
         return imbalance(self.loads)
+
+    def only(self, units: Int64) -> SideLoads:
+        """Of these units; in a join-biclique not every unit holds rows of every input."""
+        return SideLoads(self.stored[units], self.growth[units], self.probing[units])
 
     @classmethod
     def of(cls, loads: Loads, input: str, units: int) -> SideLoads:
@@ -120,9 +127,9 @@ class SubWindows:
 
     def __init__(self, length: int | None, width: int) -> None:
         self.length, self.total = length, np.zeros(width, dtype=np.int64)
-        self._parts: deque[np.ndarray] = deque()
+        self._parts: deque[Int64] = deque()
 
-    def push(self, rows: np.ndarray) -> None:
+    def push(self, rows: Int64) -> None:
         self.total += rows
         if self.length is not None:
             self._parts.append(rows)

@@ -77,7 +77,9 @@ class AdaptiveEquiWeight:
             kept["planned"] = total
             step = plan(table, sample)
         kept["sample"] = sample.to_json()
-        return Step(kept, step, f"cut anew by {sum(map(len, sample.positions.values())):,} sampled rows" if step else "")
+        return Step(
+            kept, step, f"cut anew by {sum(map(len, sample.positions.values())):,} sampled rows" if step else ""
+        )
 
 
 def _sampled(loads: Loads, input: str) -> tuple[Float64, Int64]:
@@ -94,7 +96,7 @@ def plan(table: RangeTable, sample: Reservoir) -> RangeTable | None:
     stats = RangeStats(axes[0], axes[1], table.band.lo, table.band.hi, table.band.slack)
     none = np.empty(0, dtype=np.int64)
     sides = [SideStats(a.rows, Inexact(0.0), Inexact(float(len(a))), none, np.empty(0)) for a in axes]
-    layout = EquiWeight().fit(Problem(JoinStats(*sides), "inner", table.units, False, "right", stats))
+    layout = EquiWeight().fit(Problem(JoinStats(sides[0], sides[1]), "inner", table.units, False, "right", stats))
     if not isinstance(layout, RangeLayout):
         return None
     new = table.with_layout(layout, assign(table, layout, sample))
@@ -134,5 +136,5 @@ def heaviest(table: RangeTable, sample: Reservoir, stats: RangeStats) -> float:
         met.append((placed.row * table.units + placed.unit)[placed.store if i == table.inputs[0] else placed.probe])
     common = np.intersect1d(met[0], met[1]) % table.units
     if len(pairs[0]):
-        out = np.bincount(common, minlength=table.units) * (stats.pair_count / len(pairs[0]))
+        out += np.bincount(common, minlength=table.units) * (stats.pair_count / len(pairs[0]))
     return float(np.max(weight(rows_in, out)))

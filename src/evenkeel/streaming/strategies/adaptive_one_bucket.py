@@ -26,8 +26,18 @@ from typing import Any
 import numpy as np
 
 from evenkeel import hashing
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Loads, Placements
-from evenkeel.streaming.strategies.base import RoutingTable, Step, Watch
+from evenkeel.streaming.strategies.base import (
+    FLAGS,
+    PRIMARY,
+    PROBE,
+    STORE,
+    Exceptions,
+    Loads,
+    Placements,
+    RoutingTable,
+    Step,
+    Watch,
+)
 from evenkeel.types import Float64, Int64
 
 

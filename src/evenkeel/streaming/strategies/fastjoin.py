@@ -277,9 +277,7 @@ class FastJoin:
                 continue
             side = _side(table, loads, input, now, rate, s["ahead"])
             before = side.loads
-            annealing = (
-                Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
-            )
+            annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
             side = balance(side, s["goal"], int(s["moves"] * table.units), s["gap"], annealing)
             received = now.growth + now.probing
             if not monitor.pays(before, side.loads, received, side.moved, s["payback"]):

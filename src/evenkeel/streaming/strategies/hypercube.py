@@ -14,7 +14,8 @@ Cost: the grids are within a factor of two of the static HyperCube's; N changes 
 changes of a grid, so what is moved is paid for by what came.
 Heavy keys are found from each unit's heaviest: what a unit with n rows leaves out among its k heaviest has fewer than
 n / k, and k is asked for so that this is at most N / 2p.
-Source: Streaming HyperCube, sections 2.2 and 3. The unit with the fewest rows gets a task, where the paper counts tasks.
+Source: Streaming HyperCube, sections 2.2 and 3. A task goes to the unit with the fewest rows; the paper counts
+tasks.
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Loads, Placements
-from evenkeel.streaming.strategies.base import RoutingTable, Step, Watch
+from evenkeel.streaming.strategies.base import (
+    FLAGS,
+    PRIMARY,
+    PROBE,
+    STORE,
+    Exceptions,
+    Loads,
+    Placements,
+    RoutingTable,
+    Step,
+    Watch,
+)
 from evenkeel.types import Float64, Int64
 
 LEAST_KEYS = 8
@@ -233,7 +244,8 @@ def _grids(
         sides = (grid.rows, grid.cols) if key in table.grids else (nearest(ideal[0]), nearest(ideal[1]))
         r, c = resized(sides[0], ideal[0]), resized(sides[1], ideal[1])
         while r * c > most:
-            r, c = (r // 2, c) if r / max(ideal[0], 1e-9) >= c / max(ideal[1], 1e-9) and r > 1 else (r, max(1, c // 2))
+            tall = r / max(ideal[0], 1e-9) >= c / max(ideal[1], 1e-9)
+            r, c = (r // 2, c) if c == 1 or (tall and r > 1) else (r, c // 2)
         wanted.append((rows.left / r + rows.right / c, key, r, c))
     for _, key, r, c in sorted(wanted, reverse=True):
         rows = heavy[key]
@@ -248,7 +260,7 @@ def _grids(
 
 
 def _resize(grid: Grid, rows: int, cols: int, task: float, weight: Float64) -> Grid:
-    """The grid with other sides: a task (x, y) that was there stays in its unit, new ones go where the fewest rows are."""
+    """The grid with other sides: a task that was there stays in its unit, new ones go where the fewest rows are."""
     units = np.full((rows, cols), -1, dtype=np.int64)
     old = np.array(grid.units).reshape(grid.rows, grid.cols)
     r, c = min(rows, grid.rows), min(cols, grid.cols)

@@ -90,7 +90,7 @@ class KeyedTable:
         out = {}
         for i in self.slots:
             parts = np.empty((len(self._known), self.parts), dtype=np.int64)
-            ends, units = [0], []
+            ends, units = [0], list[int]()
             for at, key in enumerate(self._known.tolist()):
                 parts[at] = self.stored(i, key)
                 units += self.probed(i, key)
@@ -180,9 +180,7 @@ class KeyedTable:
 
     def changed(self, slots: Mapping[str, Units], keys: Mapping[str, Mapping[int, Units]], units: int) -> KeyedTable:
         """The next version; keys that are where their slot is are no exceptions."""
-        kept = {
-            i: {k: u for k, u in keys[i].items() if set(u) != {slots[i][k % len(slots[i])]}} for i in self.slots
-        }
+        kept = {i: {k: u for k, u in keys[i].items() if set(u) != {slots[i][k % len(slots[i])]}} for i in self.slots}
         return replace(self, slots=dict(slots), keys=kept, units=units, version=self.version + 1)
 
 

@@ -17,8 +17,15 @@ from evenkeel.streaming.strategies.one_bucket import OneBucket
 from evenkeel.streaming.strategies.random import Random
 
 STRATEGIES: tuple[Strategy, ...] = (
-    Hash(), Random(), ContRand(), OneBucket(), FastJoin(), HyperCube(), AdaptiveOneBucket(), AdaptiveEquiWeight(),
-)  # fmt: skip
+    Hash(),
+    Random(),
+    ContRand(),
+    OneBucket(),
+    FastJoin(),
+    HyperCube(),
+    AdaptiveOneBucket(),
+    AdaptiveEquiWeight(),
+)
 
 
 def strategy_named(name: str) -> Strategy:
