@@ -57,24 +57,14 @@ class Biclique:
     def replicates(self) -> bool:
         return True
 
-<<<<<<< HEAD
-    @property
-    def base(self) -> Any:
-        return self.to_json() | {"version": 0}
-
-=======
->>>>>>> wt7a
     def members(self, input: str) -> list[Units]:
         """By subgroup, the units that hold rows of the input: what rows of another input probe."""
         gone = self.draining.get(input) or tuple(() for _ in self.groups[input])
         return [tuple(sorted({*g, *d})) for g, d in zip(self.groups[input], gone, strict=True)]
-<<<<<<< HEAD
-=======
 
     @property
     def base(self) -> Any:
         return self.to_json() | {"version": 0}
->>>>>>> wt7a
 
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(key))
