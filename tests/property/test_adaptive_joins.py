@@ -18,6 +18,7 @@ from tests.property.test_stream_joins import WINDOWS, Crash, feeds
 from tests.streams import CASES, Stream, cases_for, oracle, spec_of
 
 from evenkeel.state.segment import read_segment
+from evenkeel.streaming.choice import choose
 from evenkeel.streaming.driver import STEPS
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.streaming.strategies.base import adapts
@@ -130,6 +131,23 @@ def test_strategies_that_adapt(strategy, data):
     cases = cases_for(strategy_named(strategy))
     window = data.draw(st.sampled_from(["none", "sliding"]))
     run(strategy, data.draw(st.sampled_from(cases)), window, "inner", data.draw(feeds()), LIMITS[-1])
+
+
+@settings(max_examples=8)
+@given(data=st.data())
+def test_auto(data):
+    """What it begins with stores no content hash; what it becomes needs one."""
+    case = data.draw(st.sampled_from(["equi", "band"]))
+    spec = spec_of(CASES[case])
+    strategy, _ = choose("auto", spec, 3, 3)
+    root = tempfile.mkdtemp(prefix="evenkeel-test-")
+    try:
+        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3)
+        for batch in data.draw(feeds()):
+            stream.feed(batch)
+        assert_same_rows(stream.results(), oracle(stream)[0])
+    finally:
+        shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("step", STEPS)

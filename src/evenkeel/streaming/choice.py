@@ -12,7 +12,7 @@ from evenkeel.streaming.elastic import elastic
 from evenkeel.streaming.spec import JoinSpec
 from evenkeel.streaming.strategies import STRATEGIES, Strategy, strategy_named
 from evenkeel.streaming.strategies.auto import Auto
-from evenkeel.streaming.strategies.base import Options, adapts
+from evenkeel.streaming.strategies.base import Adaptive, Options, adapts
 
 
 def choose(asked: str, spec: JoinSpec, least: int, most: int) -> tuple[Strategy, Options]:
@@ -32,21 +32,31 @@ def choose(asked: str, spec: JoinSpec, least: int, most: int) -> tuple[Strategy,
     if adapts(strategy) and strategy.needs_band:
         if not spec.bands:
             raise StreamNotSupported.needs_band(name, spec.condition)
-        band = spec.bands[0]
-        options |= {"lo": band.lo, "hi": band.hi, "slack": band.slack}
+        options |= _band(spec)
     if elastically and spec.window.kind != "none":
         options["windowed"] = 1.0
     return strategy, options
 
 
 def _auto(spec: JoinSpec, elastically: bool) -> Strategy:
-    if not spec.equality:
-        return strategy_named("random")
     if spec.how not in ("inner", "cross"):
-        return strategy_named("hash")
-    if elastically:  # it begins as hashing, too
-        return strategy_named("fastjoin")
-    return Auto(strategy_named("hash"), strategy_named("fastjoin"))
+        return strategy_named("hash" if spec.equality else "random")
+    if spec.equality:  # fastjoin begins as hashing, too, but stores a hash more a row
+        return strategy_named("fastjoin") if elastically else Auto(strategy_named("hash"), _adaptive("fastjoin"))
+    if spec.bands and not elastically:
+        return Auto(strategy_named("random"), _adaptive("adaptive_equi_weight"), _band(spec))
+    return strategy_named("random")
+
+
+def _adaptive(name: str) -> Adaptive:
+    strategy = strategy_named(name)
+    assert adapts(strategy)
+    return strategy
+
+
+def _band(spec: JoinSpec) -> dict[str, float]:
+    band = spec.bands[0]
+    return {"lo": band.lo, "hi": band.hi, "slack": band.slack}
 
 
 def parse(asked: str) -> tuple[str, dict[str, float]]:
