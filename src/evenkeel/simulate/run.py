@@ -234,7 +234,7 @@ def simulate(
     *,
     units: int = 16,
     epochs: int = 60,
-    rows: int = 1_000_000,
+    rows: int | tuple[int, int] = 1_000_000,
     window: int | None = None,
     options: Mapping[str, float] | None = None,
     seed: int = 0,
@@ -242,16 +242,18 @@ def simulate(
 ) -> SimulationReport:
     """Run a strategy on two key distributions.
 
-    `rows` are those of both inputs over all epochs; `window` is how many epochs a row is kept, None for all.
+    `rows` are those of both inputs over all epochs, or of each of them; `window` is how many epochs a row is
+    kept, None for all.
     With `optimum`, each epoch is compared with the static HyperCube that knows everything.
     """
-    if units < 1 or epochs < 1 or rows < 2:
-        raise InvalidSimulation.of(units, epochs, rows)
+    both = rows if isinstance(rows, tuple) else (rows // 2, rows // 2)
+    if units < 1 or epochs < 1 or min(both) < 1:
+        raise InvalidSimulation.of(units, epochs, sum(both))
     made = strategy_named(strategy)
     table = made.start(INPUTS, units, options or {})
-    each = max(1, rows // (2 * epochs))
-    run = Simulation(made, table, {"left": left, "right": right}, epochs, {i: each for i in INPUTS}, window, seed)
-    report = SimulationReport(strategy, units, 2 * each * epochs)
+    each = {i: max(1, n // epochs) for i, n in zip(INPUTS, both, strict=True)}
+    run = Simulation(made, table, {"left": left, "right": right}, epochs, each, window, seed)
+    report = SimulationReport(strategy, units, sum(each.values()) * epochs)
     holders = {i: np.unique(p.unit[p.store]) for i, p in run.placed.items()}
     for _ in range(epochs):
         version = run.table.version
