@@ -32,6 +32,7 @@ from benchmarks.peers.spark_equi import settings
 from benchmarks.results import Results
 from evenkeel import charts
 from evenkeel.report import weight
+from evenkeel.spark.metrics import tagged, task_metric
 from evenkeel.spark.session import local_session
 from evenkeel.testing import zipf_keys
 
@@ -167,6 +168,7 @@ def _case(
             "rows_in": load.rows_in.tolist(),
             "rows_out": load.rows_out.tolist(),
             "task_seconds": load.task_seconds.tolist(),
+            "task_memory": _memory(spark, plan),
             "statistics_seconds": plan.tree.stats.seconds if plan.tree.stats else 0.0,
         }
     chosen = ek.plan(left, right, on, workers=WORKERS)
@@ -197,6 +199,15 @@ def _case(
         )
     results.say("   " + ", ".join(f"{n} {w:.2f}" for n, w in wall.items()))
     return case
+
+
+def _memory(spark: SparkSession, plan: ek.JoinPlan) -> float:
+    """Bytes that the hungriest task of the join held for sorting and hashing."""
+    with tagged(spark) as tag:
+        consume(plan.execute())
+        held = task_metric(spark, tag, "peakExecutionMemory", WORKERS)
+    assert held is not None, "the benchmark needs Spark's UI for task metrics"
+    return float(held.max())
 
 
 def _bins(left: DataFrame, right: DataFrame, beta: int, width: int) -> int:
@@ -290,7 +301,7 @@ def _best_hand(case: dict[str, Any]) -> float:
 def _table(data: dict[str, Any]) -> list[list[str]]:
     head = [
         "join", "rows a side", "pairs", "scheme", "heaviest region", "heaviest / mean", "estimate off", "replication",
-        "planning", "join", "DuckDB", "best hand-tuned Spark",
+        "memory of a task", "planning", "join", "DuckDB", "best hand-tuned Spark",
     ]  # fmt: skip
     rows = [head]
     for c in data["cases"]:
@@ -307,6 +318,7 @@ def _table(data: dict[str, Any]) -> list[list[str]]:
                     f"{m['skew_degree']:.2f}",
                     f"{abs(m['estimated'] / m['heaviest'] - 1):.1%}",
                     f"{m['replication']:.2f}",
+                    f"{m['task_memory'] / 2**20:.0f} MB",
                     f"{wall['evenkeel, planning']:.2f} s",
                     f"{wall[f'evenkeel, {s}']:.2f} s",
                     f"{wall['duckdb']:.2f} s",

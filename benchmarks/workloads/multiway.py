@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -108,12 +108,11 @@ def _measure(spark: SparkSession, case: Case, results: Results, repeat: int) -> 
         results.say(f"{scheme:10s} {out['schemes'][scheme] | {'rows_in': '...'}}")
     auto = ek.plan_multi(case.inputs, case.on, workers=case.workers)
     out |= {"auto": auto.scheme, "input_rows": load.input_rows, "explain": auto.explain()}
+    chain = auto.as_pipeline()
+    load = chain.measure(run=False)
     assert auto.tree.pipeline is not None
-    out["pipeline"] = {
-        "heaviest": auto.tree.pipeline.cost,
-        "shipped": auto.tree.pipeline.shipped,
-        "between": auto.tree.pipeline.order.intermediate,
-    }
+    out["pipeline"] = _load(load.rows_in, load.replication, auto.tree.pipeline.cost) | {"between": load.rows_between}
+    results.say(f"pipeline   {out['pipeline'] | {'rows_in': '...'}}")
     if case.clock:
         out |= _clock(spark, case, auto, results, repeat)
     return out
@@ -145,7 +144,7 @@ def _clock(spark: SparkSession, case: Case, auto: ek.MultiJoinPlan, results: Res
 
     def pipeline() -> DataFrame:
         made = ek.plan_multi(case.inputs, case.on, scheme="hash", workers=case.workers)
-        return ek.MultiJoinPlan(made._bound, replace(made.tree, chosen=None)).execute()
+        return made.as_pipeline().execute()
 
     spark.conf.set("spark.sql.shuffle.partitions", str(case.workers))
     actions: dict[str, Callable[[], Any]] = {
@@ -161,12 +160,9 @@ def _clock(spark: SparkSession, case: Case, auto: ek.MultiJoinPlan, results: Res
     between = spark.sql("SELECT count(*) FROM W1, W2 WHERE W1.dst = W2.src").collect()[0][0]
     for name, w in wall.items():
         results.say(f"{name:26s} {w['median']:7.2f} s  {w['spread']}")
-    shuffled = {"cube": float(cube.measure(run=False).rows_in.sum()), "pipeline": 3 * cube_rows(case) + between}
+    chain = float(auto.as_pipeline().measure(run=False).rows_in.sum())
+    shuffled = {"cube": float(cube.measure(run=False).rows_in.sum()), "pipeline": chain}
     return {"wall": wall, "rows": counts["rows"], "between": between, "shuffled": shuffled, "cube": cube.scheme}
-
-
-def cube_rows(case: Case) -> float:
-    return float(next(iter(case.inputs.values())).count())
 
 
 def _planning(results: Results) -> dict[str, float]:
@@ -197,7 +193,7 @@ def _planning(results: Results) -> dict[str, float]:
 def _table(found: dict[str, Any]) -> list[list[str]]:
     rows = [["query", "workers", "scheme", "heaviest", "mean", "skew degree", "replication", "predicted heaviest"]]
     for c in found["cases"]:
-        for s, m in c["schemes"].items():
+        for s, m in (c["schemes"] | {"pipeline": c["pipeline"]}).items():
             rows.append(
                 [
                     c["name"],
@@ -210,11 +206,6 @@ def _table(found: dict[str, Any]) -> list[list[str]]:
                     f"{m['predicted']:,.0f}",
                 ]
             )
-        p = c["pipeline"]
-        share = p["shipped"] / c["input_rows"]
-        mark = " (auto)" if c["auto"] == "pipeline" else ""
-        rows.append([c["name"], str(c["workers"]), f"pipeline{mark}, estimated", f"{p['heaviest']:,.0f}", "", "",
-                     f"{share:.2f}", ""])  # fmt: skip
     return rows
 
 

@@ -24,7 +24,10 @@ BATCHES, ROWS = 30, 400
 def run(options: argparse.Namespace) -> None:
     report = Results("soak")
     dice = random.Random(SEED)
-    report.say(f"seed {SEED}, {options.kills} kills at random moments, as many while state moves, {BATCHES} batches of {ROWS} rows a side")
+    report.say(
+        f"seed {SEED}, {options.kills} kills at random moments, as many again while state moves, {BATCHES} batches of "
+        f"{ROWS} rows a side"
+    )
     for how, share in (("inner", 2), ("full", 2), ("moving", 1)):
         kills, finished, steps = options.kills // share, 0, []
         feed = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
 
 import duckdb
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import evenkeel as ek
+from evenkeel.batch import cells
 from evenkeel.schemes.hypercube import CUBES
 
 SCHEMES = ["auto", *(c.name for c in CUBES)]
@@ -85,9 +86,43 @@ def test_as_duckdb(frames, tables, interpreted, query, scheme):
 def test_a_pipeline_as_duckdb(frames, tables, interpreted, query):
     on = QUERIES[query]
     made = ek.plan_multi({n: frames[n] for n in used(on)}, on, scheme="hybrid", workers=12)
-    plan = ek.MultiJoinPlan(made._bound, replace(made.tree, chosen=None))
+    plan = made.as_pipeline()
     assert plan.scheme == "pipeline"
     assert rows_of(plan.execute()) == oracle(tables, on)
+
+
+def test_what_a_pipeline_ships_is_counted(frames, tables, interpreted):
+    inputs = {n: frames[n] for n in "RST"}
+    plan = ek.plan_multi(inputs, QUERIES["chain"], scheme="hash", workers=12).as_pipeline()
+    ran, counted = plan.measure(), plan.measure(run=False)
+    assert ran.rows_in.tolist() == counted.rows_in.tolist()
+    assert ran.rows_out.sum() == len(oracle(tables, QUERIES["chain"]))
+    last = "RST"[plan.tree.order.relations[-1]]
+    first_join = [c for c in QUERIES["chain"].split(" AND ") if f"{last}." not in c]
+    can_match = [*first_join, "S.y IS NOT NULL", "S.z IS NOT NULL"]
+    assert ran.rows_between == len(oracle(tables, " AND ".join(can_match)))
+    read = sum(len(oracle(tables, f"{n}.{c} = {n}.{c}")) for n, c in (("R", "y"), ("T", "z")))
+    assert ran.rows_in.sum() >= read + ran.rows_between
+
+
+def test_cells_too_large_to_hash_are_merged(frames, tables, interpreted, monkeypatch):
+    monkeypatch.setattr(cells, "MOST_BUILT", 0)
+    for query in ("chain", "triangle"):
+        on = QUERIES[query]
+        df = ek.multi_join({n: frames[n] for n in used(on)}, on, scheme="hybrid", workers=12)
+        plan = df._jdf.queryExecution().executedPlan().toString()
+        assert "SortMergeJoin" in plan and "ShuffledHashJoin" not in plan
+        assert rows_of(df) == oracle(tables, on)
+
+
+def test_a_task_holds_few_hash_tables(spark, tables, interpreted):
+    names = [f"E{i}" for i in range(12)]
+    inputs = {n: spark.createDataFrame(tables["E"]) for n in names}
+    df = ek.multi_join(inputs, "k", scheme="hash", workers=4)
+    plan = df._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("ShuffledHashJoin"), plan.count("SortMergeJoin")) == (cells.MOST_TABLES, 11 - cells.MOST_TABLES)
+    times = Counter(k for k in tables["E"]["k"].to_pylist() if k is not None)
+    assert df.count() == sum(n**12 for n in times.values())
 
 
 def test_names_alone_and_a_cross_join(frames, tables, interpreted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 from decimal import Decimal
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.oracle import duck_join
 import evenkeel as ek
 from evenkeel.testing import assert_same_rows
 
+bin_width = importlib.import_module("evenkeel.plan.bin_width")  # `evenkeel.plan` is a function first
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 SCHEMES = ["one_bucket", "m_bucket"]
 WORKERS = 5
@@ -58,14 +60,29 @@ EVERY_HOW = ("band", "equality and band", "two inequalities")
     ("condition", "how"),
     [(c, h) for c in CONDITIONS for h in (HOWS if c in EVERY_HOW else ("inner", "full", "left_semi"))],
 )
-def test_conditions(spark, interpreted, condition, how, seed):
+def test_conditions(spark, interpreted, condition, how, seed, monkeypatch):
     on = CONDITIONS[condition]
     left, right = table(mixed(60, seed), seed), table(mixed(44, seed + 1), seed + 1)
     expected = duck_join(left, right, on, how)
     frames = [spark.createDataFrame(t) for t in (left, right)]
     also = SCHEMES[(HOWS.index(how) + list(CONDITIONS).index(condition)) % 2]
-    for scheme in ("equi_weight", also):
+    for scheme, most in (("equi_weight", bin_width.MOST_BUILD_BYTES), (also, 0)):
+        monkeypatch.setattr(bin_width, "MOST_BUILD_BYTES", most)  # none: bins before the shuffle
         assert_same_rows(ek.join(*frames, on, how, scheme=scheme, workers=WORKERS), expected)
+
+
+def test_bins_before_the_shuffle_are_counted(spark, interpreted, seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    frames = [spark.createDataFrame(table(rng.integers(0, 3000, 2000).tolist(), seed + i)) for i in (1, 2)]
+    after = ek.plan(*frames, CONDITIONS["band"], scheme="equi_weight", workers=WORKERS)
+    monkeypatch.setattr(bin_width, "MOST_BUILD_BYTES", 0)
+    before = ek.plan(*frames, CONDITIONS["band"], scheme="equi_weight", workers=WORKERS)
+    assert (after.tree.local.before, before.tree.local.before) == (False, True)
+    counted = before.measure()
+    assert counted.rows_out.tolist() == after.measure().rows_out.tolist()
+    assert counted.rows_in.sum() > after.measure().rows_in.sum()
+    assert before.replication == pytest.approx(counted.replication, rel=0.05)
+    assert "before the shuffle" in before.explain()
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -93,7 +110,9 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
-def test_shapes(spark, interpreted, shape, how, seed):
+def test_shapes(spark, interpreted, shape, how, seed, monkeypatch):
+    if how == "full":
+        monkeypatch.setattr(bin_width, "MOST_BUILD_BYTES", 0)
     left, right = (table(k, seed + i) for i, k in enumerate(SHAPES[shape]))
     frames = [spark.createDataFrame(t) for t in (left, right)]
     wide = "abs(l.k::HUGEINT - r.k::HUGEINT) <= 3"  # DuckDB too would overflow at the extremes

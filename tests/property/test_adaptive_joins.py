@@ -18,6 +18,7 @@ from tests.property.test_stream_joins import WINDOWS, Crash, feeds
 from tests.streams import CASES, Stream, cases_for, oracle, spec_of
 
 from evenkeel.state.segment import read_segment
+from evenkeel.streaming.choice import choose
 from evenkeel.streaming.driver import STEPS
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.streaming.strategies.base import adapts
@@ -132,6 +133,23 @@ def test_strategies_that_adapt(strategy, data):
     run(strategy, data.draw(st.sampled_from(cases)), window, "inner", data.draw(feeds()), LIMITS[-1])
 
 
+@settings(max_examples=8)
+@given(data=st.data())
+def test_auto(data):
+    """What it begins with stores no content hash; what it becomes needs one."""
+    case = data.draw(st.sampled_from(["equi", "band"]))
+    spec = spec_of(CASES[case])
+    strategy, _ = choose("auto", spec, 3, 3)
+    root = tempfile.mkdtemp(prefix="evenkeel-test-")
+    try:
+        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3)
+        for batch in data.draw(feeds()):
+            stream.feed(batch)
+        assert_same_rows(stream.results(), oracle(stream)[0])
+    finally:
+        shutil.rmtree(root)
+
+
 @pytest.mark.parametrize("step", STEPS)
 @settings(max_examples=4)
 @given(data=st.data())
@@ -141,5 +159,3 @@ def test_crash_at_every_step(step, data):
     kind = data.draw(st.sampled_from(list(KINDS)))
     window = data.draw(st.sampled_from(list(WINDOWS)))
     run(KINDS[kind], "equi", window, "inner", batches, data.draw(st.sampled_from(LIMITS)), 0, sorted(crashes))
-
-

@@ -1,6 +1,7 @@
-"""A stream without Spark in a process of its own, to be killed: `python -m tests.recovery.migration_child FOLDER [STEP EPOCH]`.
+"""A stream without Spark in a process of its own, which kills itself at STEP of EPOCH if they are given.
 
-State moves in every epoch, a few segments at a time; results are a file an epoch.
+`python -m tests.recovery.migration_child FOLDER [STEP EPOCH]`. State moves in every epoch, a few segments at a time;
+results are a file an epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ EPOCHS = 12
 
 def feed() -> list[dict[str, list[dict]]]:
     dice = random.Random(7)
-    row = lambda: {"k": dice.choice([0, 0, 1, 2, 3, 4, None]), "s": "a", "x": 0, "f": 0.0, "t": 0, "n": dice.randrange(9)}  # noqa: E731, E501
+
+    def row() -> dict:
+        key = dice.choice([0, 0, 1, 2, 3, 4, None])
+        return {"k": key, "s": "a", "x": 0, "f": 0.0, "t": 0, "n": dice.randrange(9)}
+
     return [{i: [row() for _ in range(12)] for i in INPUTS} for _ in range(EPOCHS)]
 
 

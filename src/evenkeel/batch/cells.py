@@ -6,7 +6,8 @@
 
 The first relation streams through hash tables of the others, so a result between two joins is never stored, sorted
 or shuffled: that is what makes cyclic queries, such as triangles, bearable. A relation too large for a hash table in
-its heaviest region is merged instead, which can spill.
+its heaviest region is merged instead, which can spill; so are those after the eighth, because Spark gives every hash
+table at least one page, and a task has about sixteen.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from evenkeel.spark.multi_exchange import cell_of, exchanged, routed
 _SMALL = (T.ByteType, T.ShortType, T.IntegerType)
 MOST_BUILT = 128 * 2**20
 """Bytes of a relation in its heaviest region up to which Spark is asked for a hash table."""
+MOST_TABLES = 8
+"""Hash tables in one task; a page of memory each, of which a task has its share of the heap / 16."""
 
 
 def join_cells(bound: BoundQuery, plan: MultiWay) -> DataFrame:
@@ -38,7 +41,7 @@ def join_cells(bound: BoundQuery, plan: MultiWay) -> DataFrame:
     first, *rest = plan.order.relations
     joined, out = [first], sides[first].withColumnRenamed(cell_of(first), "_cell")
     for relation in rest:
-        operator = _operator(plan, relation)
+        operator = _operator(plan, relation, len(joined))
         packed = operator == "shuffle_hash" and not _fits_a_long(bound, plan, joined, relation)
         on = f"_cell = {cell_of(relation)} AND {on_sql(plan, joined, relation, packed)}"
         build = sides[relation].hint(operator)
@@ -86,7 +89,7 @@ def _fits_a_long(bound: BoundQuery, plan: MultiWay, joined: Sequence[int], relat
     return not pairs or (len(pairs) == 1 and pairs[0][2] and isinstance(kinds[0], _SMALL))
 
 
-def _operator(plan: MultiWay, relation: int) -> str:
+def _operator(plan: MultiWay, relation: int, tables: int) -> str:
     assert plan.chosen is not None
     size = plan.chosen.layout.largest[relation] * plan.facts.row_bytes[relation]
-    return "shuffle_hash" if size <= MOST_BUILT else "merge"
+    return "shuffle_hash" if size <= MOST_BUILT and tables <= MOST_TABLES else "merge"

@@ -15,7 +15,7 @@ from evenkeel.plan import TwoWay
 from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.exchange import region_of, route
+from evenkeel.spark.exchange import as_shipped, region_of, route
 from evenkeel.spark.metrics import tagged, task_seconds
 from evenkeel.types import SIDES, Float64
 
@@ -65,16 +65,17 @@ def _with_regions(plan: TwoWay) -> TwoWay:
 
 def _rows_in(join: BoundJoin, plan: TwoWay, layout: Layout) -> tuple[Float64, float]:
     """Rows that arrive in each region, and rows there were before any was copied."""
+    assert plan.local is not None
     arrived: DataFrame | None = None
     for side in SIDES:
-        routed = route(join, side, layout, plan.facts.stable_order[side])
-        region, copies = F.expr(region_of(routed, layout.workers)).alias("region"), F.col(routed.copies)
-        mine = routed.df.select(region, (F.lit(1.0) / copies).alias("part"))
+        routed = route(join, side, layout, plan.facts.stable_order[side], hash_bits=plan.local.hash_bits)
+        shipped = as_shipped(routed, layout, plan.local, join)
+        mine = shipped.df.select(F.expr(region_of(shipped, layout.workers)).alias("region"))
         arrived = mine if arrived is None else arrived.unionAll(mine)
     assert arrived is not None
-    table = arrived.groupBy("region").agg(F.count(F.lit(1)).alias("n"), F.sum("part").alias("rows")).toArrow()
-    rows_in = _by_region(table["region"].to_numpy(), table["n"].to_numpy(), layout.workers)
-    return rows_in, float(np.round(np.sum(table["rows"].to_numpy())))
+    table = arrived.groupBy("region").count().toArrow()
+    rows_in = _by_region(table["region"].to_numpy(), table["count"].to_numpy(), layout.workers)
+    return rows_in, float(sum(join.side(s).count() for s in SIDES))
 
 
 def _by_region(region: np.ndarray, value: np.ndarray, workers: int) -> Float64:

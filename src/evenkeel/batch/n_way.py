@@ -138,10 +138,11 @@ class MultiJoinPlan:
         """The load of every region as it is.
 
         Runs the join, counts rows in and out of every region, and times its task where Spark's UI is on. With
-        run=False only the rows that arrive are counted, and nothing is joined.
+        run=False only the rows that arrive are counted, and no result is made; those between two joins of a pipeline
+        are made all the same.
         """
         if self.tree.chosen is None:
-            return self._measure_pipeline()
+            return self._measure_pipeline(run)
         layout, spark = self.tree.chosen.layout, self._bound.frames[0].sparkSession
         rows_in = np.zeros(layout.workers)
         for i in self.tree.query.relations:
@@ -155,12 +156,17 @@ class MultiJoinPlan:
                 seconds = task_seconds(spark, tag, layout.workers)
         return LoadReport(rows_in, rows_out, total, seconds, f"measured, {self.scheme}")
 
-    def _measure_pipeline(self) -> LoadReport:
-        reports = [s.plan.measure() for s in self._steps]
+    def _measure_pipeline(self, run: bool) -> LoadReport:
+        """Region k of one join and region k of the next are one worker's: their rows are added up."""
+        reports = [s.plan.measure(run=run) for s in self._steps]
         total = float(sum(df.count() for df in self._bound.frames))
         between = float(sum(r.rows_out.sum() for r in reports[:-1]))
         rows_in = np.sum([r.rows_in for r in reports], axis=0)
         return LoadReport(rows_in, reports[-1].rows_out, total, None, "measured, pipeline", between)
+
+    def as_pipeline(self) -> MultiJoinPlan:
+        """The same query as a chain of two-way joins, whatever was chosen: to be measured against."""
+        return MultiJoinPlan(self._bound, replace(self.tree, chosen=None))
 
     def __repr__(self) -> str:
         return self.explain()

@@ -44,6 +44,10 @@ class LocalJoin(Protocol):
         """Whether `columns` copies rows of this side."""
         ...
 
+    def above(self, side: Side) -> str | None:
+        """One of `columns`, a number that is to be part of the region's own: then they are added before the shuffle."""
+        ...
+
     def on(self, condition: Condition) -> str:
         """The SQL that two rows of one region must satisfy."""
         ...
@@ -61,6 +65,9 @@ class Merging:
 
     def copies(self, side: Side) -> bool:
         return False
+
+    def above(self, side: Side) -> str | None:
+        return None
 
 
 SAME_REGION = "_l_region = _r_region"

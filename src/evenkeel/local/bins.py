@@ -8,7 +8,9 @@ Invariant: x is in one bin, so a pair meets in one bin at the most, and a pair t
 are numbered modulo a prime of 31 bits, with the hash of the equalities added: the copies of a row are consecutive
 numbers, fewer than the prime, so they stay apart.
 Cost: a row is copied width / w + 1 times and compared with the rows of w + width positions: narrow bins copy, wide
-bins compare. Every region has its own w, chosen from the keys (`choose_widths`).
+bins compare. Every region has its own w, chosen from the keys (`plan/bin_width.py`).
+Bins are numbered after the shuffle, so that no copy is shipped; or before it, as part of the region's number, so that
+regions are sorted by that one number (radix sort) and pairs are read in sequence: dearer to ship, cheaper to check.
 """
 
 from __future__ import annotations
@@ -30,10 +32,17 @@ class Bins:
     """The width of a bin in each region."""
     spread: Side = "right"
     """The side whose rows are copied to all bins that they may match."""
-    operator: Operator = "shuffle_hash"
+    before: bool = False
+    """Whether bins are numbered before the shuffle, in the region's column, and merged instead of hashed."""
+    extra: Sequence[float] = ()
+    """With `before`, how many copies are shipped to each region beside the rows themselves."""
     name: ClassVar[str] = "bins"
     summary: ClassVar[str] = "an equality of bins, the band checked in each: for bands"
     hash_bits: ClassVar[bool] = False
+
+    @property
+    def operator(self) -> Operator:
+        return "merge" if self.before else "shuffle_hash"
 
     @property
     def build(self) -> Side:
@@ -54,8 +63,13 @@ class Bins:
             f"{mine}_bin": _number(f"{mine}_run", side, condition),
         }
 
+    def above(self, side: Side) -> str | None:
+        return f"_{side[0]}_bin" if self.before else None
+
     def on(self, condition: Condition) -> str:
-        return conjunction(SAME_REGION, "_l_bin = _r_bin", *same_keys(condition), condition.residual_sql)
+        same_bin = None if self.before else "_l_bin = _r_bin"
+        # Spark sorts by the bin first, which tells more rows apart than the region, of which a task has one.
+        return conjunction(same_bin, SAME_REGION, *same_keys(condition), condition.residual_sql)
 
     def _width(self, region: str) -> str:
         if len(set(self.widths)) == 1:

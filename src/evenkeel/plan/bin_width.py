@@ -1,12 +1,15 @@
 """How wide the bins of a band join are: a width for every region, from the keys themselves.
 
-A row of the spread side is copied to width / w + 1 bins and costs COPY for each; a row of the other side is checked
-against everything in its bin and costs CHECK for each. Narrow bins copy, wide bins check: the best width depends on
+A row of the spread side is copied to width / w + 1 bins and costs `copy` for each; a row of the other side is checked
+against everything in its bin and costs `check` for each. Narrow bins copy, wide bins check: the best width depends on
 how dense the keys are, so a region of dense keys gets narrow bins and one of sparse keys gets wide ones.
-Measured: the right width is four times faster than a wrong one (docs/adr/0009).
+Measured: the right width is four times faster than a wrong one, and where pairs outnumber rows by far it pays to ship
+the copies and merge (docs/adr/0009 and 0015).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,10 +19,20 @@ from evenkeel.schemes.ranges import RangeLayout
 from evenkeel.stats import RangeStats
 from evenkeel.types import Float64, How, Side, other, preserved
 
-COPY = 0.5
-"""A copied row, hashed into its bin, in units of one shuffled row."""
-CHECK = 0.03
-"""A pair that is checked."""
+
+@dataclass(frozen=True)
+class Way:
+    """How bins are joined, and what that costs in units of one shuffled row."""
+
+    before: bool
+    copy: float
+    """A row in one more bin."""
+    check: float
+    """A pair that is checked."""
+
+
+HASHED = Way(before=False, copy=0.5, check=0.03)
+MERGED = Way(before=True, copy=0.8, check=0.015)
 FACTORS: Float64 = np.exp2(np.arange(-2.0, 11.0))
 """Widths that are tried, in units of the band's width."""
 PER_REGION = 100
@@ -36,18 +49,24 @@ def choose_bins(stats: RangeStats, layout: Layout, how: How, row_bytes: dict[Sid
     base = effective if effective > 0 else max(span / max(len(axis), 1), 1e-9)
     tried = base * FACTORS
     picked = _sample(stats, layout, other(spread))
-    copied = partners.row_count / layout.workers
-    widths = np.full(layout.workers, base)
-    for region, at in enumerate(picked):
-        if not len(at):
-            continue
-        cost = _costs(stats, spread, at, tried, effective, axis.row_count / layout.workers, copied)
-        widths[region] = tried[int(np.argmin(cost))]
     assert layout.predicted is not None
-    largest = min(float(layout.predicted.rows_in.max(initial=0.0)), axis.row_count)
+    arrive = layout.predicted.rows_in
+    share = arrive / max(1.0, float(arrive.sum()))
+    copied = partners.row_count * share
+    copies = copied[:, None] * (effective / tried + 1)
+    checks = np.zeros((layout.workers, len(tried)))
+    for region, at in enumerate(picked):
+        if len(at):
+            checks[region] = _checked(stats, spread, at, tried) * axis.row_count * share[region]
+    known = np.array([len(at) > 0 for at in picked])
+    largest = min(float(arrive.max(initial=0.0)), axis.row_count)
     hashed = row_bytes["right" if how in ("left_semi", "left_anti") else other(spread)]
-    in_memory = largest * hashed <= MOST_BUILD_BYTES
-    return Bins(tuple(float(w) for w in widths), spread, "shuffle_hash" if in_memory else "merge")
+    ways = (HASHED, MERGED) if largest * hashed <= MOST_BUILD_BYTES else (MERGED,)
+    costs = [way.copy * copies + way.check * checks for way in ways]
+    best = min(range(len(ways)), key=lambda i: float(costs[i][known].min(axis=1).sum()))
+    at = np.where(known, np.argmin(costs[best], axis=1), int(np.argmin(np.abs(FACTORS - 1))))
+    extra = tuple((copied * effective / tried[at]).tolist()) if ways[best].before else ()
+    return Bins(tuple(tried[at].tolist()), spread, ways[best].before, extra)
 
 
 def _spread_side(stats: RangeStats, how: How) -> Side:
@@ -78,18 +97,15 @@ def _sample(stats: RangeStats, layout: Layout, side: Side) -> list[np.ndarray]:
     return [at[routed.row[routed.region == r]] for r in range(p)]
 
 
-def _costs(
-    stats: RangeStats, spread: Side, at: np.ndarray, tried: Float64, effective: float, rows: float, copied: float
-) -> Float64:
-    """What each width would cost a region of so many rows, with so many of the spread side to copy."""
+def _checked(stats: RangeStats, spread: Side, at: np.ndarray, tried: Float64) -> Float64:
+    """How many rows of the spread side a row finds in its bin, for each width: the mean over rows at these places."""
     hash_, x = stats.of(other(spread)).take(at)
     partners = stats.of(spread)
     low, high = (stats.lo, stats.hi) if spread == "right" else (-stats.hi, -stats.lo)
-    cost = np.empty(len(tried))
+    out = np.empty(len(tried))
     for i, w in enumerate(tried):
         start = np.floor((x + 0.5) / w) * w - 0.5
         first = partners.find(hash_, start - high, after=False)
         end = partners.find(hash_, start + w - low, after=False)
-        checked = float(np.maximum(end - first, 0).mean()) * partners.weight
-        cost[i] = COPY * copied * (effective / w + 1) + CHECK * checked * rows
-    return cost
+        out[i] = float(np.maximum(end - first, 0).mean()) * partners.weight
+    return out

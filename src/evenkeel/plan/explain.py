@@ -106,6 +106,8 @@ def _choice(plan: TwoWay) -> str:
         low, high = min(plan.local.widths), max(plan.local.widths)
         wide = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by region"
         lines.append(f"  bins: {wide} wide; rows of the {plan.local.spread} are copied to the bins they may match")
+        if plan.local.before:
+            lines.append(f"  before the shuffle ({sum(plan.local.extra):,.0f} copies): pairs outnumber rows by far")
     if layout.predicted is not None and plan.stats is not None:
         lines.append("  predicted load per region:")
         lines.append(charts.bars(layout.predicted.weights, height=2, width=80))

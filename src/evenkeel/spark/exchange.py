@@ -242,14 +242,31 @@ def exchange(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJ
     """
     if local.operator == "arrow":
         return RoutedInput(routed.df.drop(routed.copies), routed.side)
-    df = routed.df if with_copies else routed.df.drop(routed.copies)
+    shipped = as_shipped(routed, layout, local, join)
+    df = shipped.df if with_copies else shipped.df.drop(routed.copies)
     df = df.repartitionById(layout.workers, F.col(routed.region))
-    added = local.columns(routed.side, join.condition)
-    for name, sql in added.items():
-        df = df.select("*", F.expr(sql).alias(name))
+    if local.above(routed.side) is None:
+        df = _with_columns(df, local, routed.side, join)
     if with_copies and local.copies(routed.side):
         df = df.withColumn(routed.copies, F.lit(2))
     return RoutedInput(df, routed.side)
+
+
+def as_shipped(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin) -> RoutedInput:
+    """The rows that cross the network: copied further where a bin is part of the region's number."""
+    above, p = local.above(routed.side), layout.workers
+    if above is None:
+        return routed
+    df = _with_columns(routed.df, local, routed.side, join)
+    number = F.expr(f"{routed.region} + {p} * pmod({above}, {(2**31 - 1) // p})").alias(routed.region)
+    kept = [c for c in routed.df.columns if c != routed.region]
+    return RoutedInput(df.select(*kept, number), routed.side)
+
+
+def _with_columns(df: DataFrame, local: LocalJoin, side: Side, join: BoundJoin) -> DataFrame:
+    for name, sql in local.columns(side, join.condition).items():
+        df = df.select("*", F.expr(sql).alias(name))
+    return df
 
 
 def copied_rows(join: BoundJoin, side: Side, layout: Layout, local: LocalJoin, stable: bool) -> DataFrame:

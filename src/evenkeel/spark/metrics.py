@@ -35,6 +35,12 @@ def task_seconds(spark: SparkSession, tag: str, tasks: int | None = None) -> Flo
 
     With `tasks`, only stages of that many tasks are looked at. None when Spark would not tell.
     """
+    nanos = task_metric(spark, tag, "executorCpuTime", tasks)
+    return None if nanos is None else nanos / 1e9
+
+
+def task_metric(spark: SparkSession, tag: str, metric: str, tasks: int | None = None) -> Float64 | None:
+    """Any of Spark's task metrics, for the same tasks."""
     api = _api(spark)
     if api is None:
         return None
@@ -44,10 +50,10 @@ def task_seconds(spark: SparkSession, tag: str, tasks: int | None = None) -> Flo
     stage = max(stages, key=lambda s: float(s["executorCpuTime"]))
     listed = _get(f"{api}/stages/{stage['stageId']}/{stage['attemptId']}/taskList?length=100000&status=success")
     done = [t for t in listed if t.get("taskMetrics")]
-    seconds = np.zeros(max((t["partitionId"] for t in done), default=-1) + 1)
+    values = np.zeros(max((t["partitionId"] for t in done), default=-1) + 1)
     for t in done:
-        seconds[t["partitionId"]] = t["taskMetrics"]["executorCpuTime"] / 1e9
-    return seconds
+        values[t["partitionId"]] = t["taskMetrics"][metric]
+    return values
 
 
 def _api(spark: SparkSession) -> str | None:

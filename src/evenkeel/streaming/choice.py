@@ -8,16 +8,20 @@ strategy="auto"                   by condition now, by loads later (`strategies/
 from __future__ import annotations
 
 from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.streaming.elastic import elastic
 from evenkeel.streaming.spec import JoinSpec
 from evenkeel.streaming.strategies import STRATEGIES, Strategy, strategy_named
 from evenkeel.streaming.strategies.auto import Auto
-from evenkeel.streaming.strategies.base import Options, adapts
+from evenkeel.streaming.strategies.base import Adaptive, Options, adapts
 
 
-def choose(asked: str, spec: JoinSpec) -> tuple[Strategy, Options]:
+def choose(asked: str, spec: JoinSpec, least: int, most: int) -> tuple[Strategy, Options]:
     """The strategy asked for, and what its `start` is to be told."""
     name, options = parse(asked)
-    strategy = _auto(spec) if name == "auto" else strategy_named(name)
+    elastically = most > least
+    strategy = _auto(spec, elastically) if name == "auto" else strategy_named(name)
+    if elastically:
+        strategy = elastic(strategy, least, most)
     for option in options:
         if option not in strategy.options:
             raise StreamNotSupported.no_option(name, option, strategy.options)
@@ -28,17 +32,31 @@ def choose(asked: str, spec: JoinSpec) -> tuple[Strategy, Options]:
     if adapts(strategy) and strategy.needs_band:
         if not spec.bands:
             raise StreamNotSupported.needs_band(name, spec.condition)
-        band = spec.bands[0]
-        options |= {"lo": band.lo, "hi": band.hi, "slack": band.slack}
+        options |= _band(spec)
+    if elastically and spec.window.kind != "none":
+        options["windowed"] = 1.0
     return strategy, options
 
 
-def _auto(spec: JoinSpec) -> Strategy:
-    if not spec.equality:
-        return strategy_named("random")
+def _auto(spec: JoinSpec, elastically: bool) -> Strategy:
     if spec.how not in ("inner", "cross"):
-        return strategy_named("hash")
-    return Auto(strategy_named("hash"), strategy_named("fastjoin"))
+        return strategy_named("hash" if spec.equality else "random")
+    if spec.equality:  # fastjoin begins as hashing, too, but stores a hash more a row
+        return strategy_named("fastjoin") if elastically else Auto(strategy_named("hash"), _adaptive("fastjoin"))
+    if spec.bands and not elastically:
+        return Auto(strategy_named("random"), _adaptive("adaptive_equi_weight"), _band(spec))
+    return strategy_named("random")
+
+
+def _adaptive(name: str) -> Adaptive:
+    strategy = strategy_named(name)
+    assert adapts(strategy)
+    return strategy
+
+
+def _band(spec: JoinSpec) -> dict[str, float]:
+    band = spec.bands[0]
+    return {"lo": band.lo, "hi": band.hi, "slack": band.slack}
 
 
 def parse(asked: str) -> tuple[str, dict[str, float]]:

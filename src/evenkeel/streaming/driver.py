@@ -41,7 +41,7 @@ STEPS = ("begin", "routed", "joined", "sunk", "reported", "adapted", "committed"
 VACUUM_EVERY = 64
 ARCHIVE = 10
 """A merged segment spans at most a tenth of the window: BiStream's archive period, section 6.2."""
-MOVED = 16 << 20
+MOVED = 32 << 20
 """Bytes of segments that a migration looks at in an epoch, or twice what the last epoch added if that is more: so
 that it gains on a stream of any speed."""
 

@@ -1,10 +1,10 @@
 """A unit's heaviest keys, without counting all of them: sorted runs are looked at in strides.
 
     run, sorted by key   ▏aaaaaaaaa▏bcdefffffffffff▏ghhijk     every key with a stride's worth of rows is met
-    candidates           keys met in any run, the most often met first
-    counts               exact, by binary search, for the few candidates that are left
+    candidates           the keys met, with their exact counts in that run, by binary search
+    counts               in all runs, for the few candidates that are heaviest over the runs they were met in
 
-Cost: O(STEPS) a run and O(k log n) a candidate, whatever the run's length; runs of up to STEPS rows are read whole.
+Cost: O(STEPS log n) a run of n rows; runs of up to STEPS rows are read whole.
 Source: the per-key statistics that FastJoin's monitor asks of the heaviest instance (section III-C); a run in key
 order takes the place of its hash maps.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from evenkeel.streaming.strategies.base import KeyLoad
 from evenkeel.types import Int64
 
-STEPS = 4096
+STEPS = 1024
 """Rows of a run that are looked at: a key with fewer than 1/STEPS of its rows may be missed."""
 Runs = Sequence[Int64]
 
@@ -53,10 +53,10 @@ def heaviest_keys(
 
 
 def _met(run: Int64) -> tuple[list[int], list[int]]:
-    """Keys met in strides, and about how many rows each stands for."""
+    """Keys met in strides, and how many rows each has in the run."""
     stride = max(1, len(run) // STEPS)
     keys, times = np.unique(run[stride // 2 :: stride], return_counts=True)
-    return keys.tolist(), (times * stride).tolist()
+    return keys.tolist(), (times if stride == 1 else _count(run, keys)).tolist()
 
 
 def _count(run: Int64, keys: Int64) -> Int64:

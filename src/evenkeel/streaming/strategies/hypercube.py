@@ -244,7 +244,8 @@ def _grids(
         sides = (grid.rows, grid.cols) if key in table.grids else (nearest(ideal[0]), nearest(ideal[1]))
         r, c = resized(sides[0], ideal[0]), resized(sides[1], ideal[1])
         while r * c > most:
-            r, c = (r // 2, c) if r / max(ideal[0], 1e-9) >= c / max(ideal[1], 1e-9) and r > 1 else (r, max(1, c // 2))
+            tall = r / max(ideal[0], 1e-9) >= c / max(ideal[1], 1e-9)
+            r, c = (r // 2, c) if c == 1 or (tall and r > 1) else (r, c // 2)
         wanted.append((rows.left / r + rows.right / c, key, r, c))
     for _, key, r, c in sorted(wanted, reverse=True):
         rows = heavy[key]

@@ -73,7 +73,7 @@ def stream_join(
     kind = parse_how(how)
     late = microseconds("lateness", lateness, zero=True)
     join = prepare(left, right, on, kind, window_of(within), late, time)
-    chosen, options = choose(strategy, join.spec)
+    chosen, options = choose(strategy, join.spec, least, most)
     chosen.start(SIDES, least, options)
 
     def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
