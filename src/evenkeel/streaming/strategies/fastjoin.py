@@ -16,6 +16,7 @@ Source: FastJoin, sections III and IV; cutting keys, slots and looking ahead are
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,7 +53,9 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
-STUCK = 8
+CUTS = 4
+"""How many of a unit's heaviest keys are tried to be cut."""
+STUCK = 16
 """How many units in a row that nothing relieves end the search."""
 LAG = 2
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
@@ -108,7 +111,7 @@ class Side:
                     self.keys[key] = [i]
             self.slots[name] = j
             return
-        self.give(name, i, j, self.parts_of(name).count(i))
+        self.give(name, i, j, self.share(name, i))
 
     def units_of(self, key: int) -> list[int]:
         return self.keys.get(key) or [self.slots[key % len(self.slots)]]
@@ -117,6 +120,11 @@ class Side:
         """The unit of each part of a key, moved whole or not."""
         units = self.units_of(key)
         return list(units) if len(units) == self.parts else units * self.parts
+
+    def share(self, key: int, unit: int) -> int:
+        """How many parts of a key a unit that holds it has."""
+        units = self.units_of(key)
+        return self.parts if len(units) == 1 else units.count(unit)
 
     def give(self, key: int, i: int, j: int, count: int) -> None:
         """So many of the parts of a key that i holds go to j."""
@@ -147,11 +155,11 @@ class Side:
     def cut(self, i: int, j: int) -> bool:
         """Share a key of i with j so that their loads meet; whether there was one to share."""
         pair, limit = self.pair(i, j), float(self.loads[i])
-        for key, (stored, probing) in sorted(self.held[i].items(), key=lambda k: -k[1][0]):
+        for key, (stored, probing) in heapq.nlargest(CUTS, self.held[i].items(), key=lambda k: k[1][0]):
             joins = key not in self.held[j]
             theirs = pair.probing_j + (probing if joins else 0.0)
             wanted = (pair.stored_i * pair.probing_i - pair.stored_j * theirs) / (pair.probing_i + theirs)
-            mine = self.parts_of(key).count(i)
+            mine = self.share(key, i)
             count = min(mine - 1, int(wanted / max(stored / mine, 1e-9)))
             rows = stored * count / mine
             if count >= 1 and (pair.stored_j + rows) * theirs < limit and rows > 0:
@@ -166,7 +174,7 @@ class Side:
         limit = ROOM * float(self.loads[i])
         key = max(self.held[i], key=lambda k: self.held[i][k][0])
         stored, probing = self.held[i][key]
-        share = stored / max(1, self.parts_of(key).count(i))
+        share = stored / max(1, self.share(key, i))
         if key in self.held[j]:
             return False
         names, rows, _ = self.items(j)
@@ -200,7 +208,8 @@ class Side:
     def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None) -> Side | None:
         """This side, or a copy of it, with i lighter; None if nothing helps."""
         names, stored, probing = self.items(i)
-        targets = [j for j in self.targets(i) if self.loads[i] > goal * self.loads[j]]
+        loads = self.loads
+        targets = [j for j in self.targets(i) if loads[i] > goal * loads[j]]
         for j in targets:
             pair = self.pair(i, j)
             chosen = (
