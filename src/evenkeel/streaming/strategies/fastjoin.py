@@ -53,6 +53,8 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
+CLEARINGS = 300
+"""And how often that is tried in one adaptation; it is the one step that costs more with more units."""
 CUTS = 4
 """How many of a unit's heaviest keys are tried to be cut."""
 STUCK = 16
@@ -205,8 +207,8 @@ class Side:
             out += [u for u in order if key in self.held[u] and u not in out][:TARGETS]
         return [j for j in out if j != i]
 
-    def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None) -> Side | None:
-        """This side, or a copy of it, with i lighter; None if nothing helps."""
+    def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None, evictions: int) -> Side | None:
+        """This side, or a copy of it where a unit was cleared first, with i lighter; None if nothing helps."""
         names, stored, probing = self.items(i)
         loads = self.loads
         targets = [j for j in self.targets(i) if loads[i] > goal * loads[j]]
@@ -221,7 +223,7 @@ class Side:
                 self.move(names[item], i, j)
             if len(chosen) or self.cut(i, j):
                 return self
-        for j in targets[:EVICTIONS]:
+        for j in targets[:evictions]:
             other = self.copied()
             if other.evict(i, j) and other.cut(i, j):
                 return other
@@ -231,6 +233,7 @@ class Side:
 def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing | None) -> Side:
     """Move items until LI is at most `goal`, nothing helps any more, or `most` moves are made."""
     stuck: set[int] = set()
+    clearings = CLEARINGS
     for _ in range(most):
         loads = side.loads
         ranked = loads.copy()
@@ -238,7 +241,8 @@ def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing
         i = int(np.argmax(ranked))
         if ranked[i] <= goal * loads.min():
             break
-        relieved = side.relieve(i, goal, gap, annealing)
+        relieved = side.relieve(i, goal, gap, annealing, EVICTIONS if clearings else 0)
+        clearings -= bool(clearings and relieved is not side)
         if relieved is None:
             stuck.add(i)
             if len(stuck) > STUCK:
