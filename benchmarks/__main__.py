@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.workloads import band, multiway, repeated, soak, stream, zipf
+from benchmarks.workloads import adaptive, band, multiway, repeated, soak, stream, zipf
 
 WORKLOADS = {
     "zipf": zipf.run,
@@ -13,6 +13,7 @@ WORKLOADS = {
     "multiway": multiway.run,
     "repeated": repeated.run,
     "stream": stream.run,
+    "adaptive": adaptive.run,
 }
 ON_REQUEST = {"soak": soak.run}
 
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--window-rows", type=int, default=50_000, help="stream: rows a side and batch, windowed")
     parser.add_argument("--history-rows", type=int, default=100_000, help="stream: the same without a window")
     parser.add_argument("--tpch-rows", type=int, default=6_001_215, help="stream: at most so many rows of an input")
+    parser.add_argument("--adaptive-rows", type=int, default=60_000, help="adaptive: rows a side and batch on Spark")
     parser.add_argument("--kills", type=int, default=50, help="soak: how often the query is killed")
     options = parser.parse_args()
     options.data.mkdir(parents=True, exist_ok=True)

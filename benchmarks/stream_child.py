@@ -48,7 +48,7 @@ def expected(folder: Path, how: str) -> list[tuple[Any, ...]]:
             db.execute(
                 f"CREATE TABLE {side[0]} AS SELECT *, epoch_us(ts) AS t FROM read_parquet('{folder}/{side}/*.parquet')"
             )
-        if how == "inner":
+        if how in ("inner", "moving"):
             return db.execute("SELECT l.n, r.n FROM l JOIN r USING (k)").fetchall()
         near = f"l.k = r.k AND abs(l.t - r.t) <= {WINDOW}"
         last = len(list((folder / "left").glob("*.parquet"))) - 2
@@ -71,6 +71,7 @@ def results(folder: Path) -> pa.Table:
 def main() -> None:
     import evenkeel as ek
     from evenkeel.spark.session import local_session
+    from evenkeel.testing.forced import Forced
 
     folder, how, cores = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     step, epoch = (sys.argv[4], int(sys.argv[5])) if len(sys.argv) > 4 else ("", -1)
@@ -84,10 +85,16 @@ def main() -> None:
         )
         for side in ("left", "right")
     ]  # fmt: skip
-    window = {"within": "90 seconds", "time": "ts"} if how == "full" else {}
+    window = {"within": "90 seconds", "time": "ts"} if how.startswith("full") else {}
     join = ek.stream_join(
-        *streams, on="k", how=how, strategy="contrand", units=4, state=str(folder / "state"), **window
-    )
+        *streams, on="k", how="full" if how.startswith("full") else "inner", strategy="contrand", units=4,
+        state=str(folder / "state"), **window,
+    )  # fmt: skip
+    if how == "moving":  # state moves in every epoch, a little of it at a time
+        join.strategy = Forced(("hash", 4), ("one_bucket", 6), ("hash", 3), ("contrand", 5), steps=1)
+        join.moved = 20_000
+    elif how == "full moving":
+        join.strategy = Forced(("hash", 4), ("hash", 3), together=True)
 
     def on_step(at: str, number: int) -> None:
         print(f"{at} {number}", flush=True)

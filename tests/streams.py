@@ -56,6 +56,14 @@ CASES = {
 }  # fmt: skip
 
 
+def cases_for(strategy, window="none") -> list[str]:
+    """The conditions that a strategy can run."""
+    equality = [c for c in CASES if CASES[c].keys or window == "tumbling"]
+    if getattr(strategy, "needs_band", False):
+        return [c for c in CASES if CASES[c].bands]
+    return equality if strategy.needs_equality else list(CASES)
+
+
 def spec_of(case: Case, how="inner", window=None, lateness=0) -> JoinSpec:
     window = window or Window()
     verify = case.verify
@@ -104,20 +112,26 @@ class Stream:
     sink: dict[int, pa.Table] = field(default_factory=dict)
     fed: list[dict[str, list[dict]]] = field(default_factory=list)
     on_step: object = None
+    moved: int = 1 << 24
+    options: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.spec = replace(self.spec, rows=bool(self.spec.preserved) and strategy_named(self.strategy).copies)
+        self.tactic = strategy_named(self.strategy) if isinstance(self.strategy, str) else self.strategy
+        self.spec = replace(self.spec, rows=bool(self.spec.preserved) and self.tactic.copies)
         schemas = {i: prepare([], i, self.case, self.spec).schema for i in INPUTS}
         self.result = empty_result(self.spec, schemas)
-        self.state_schema = merged_schema(schemas.values())
+        self.state_schema = merged_schema([*schemas.values(), pa.schema([("_row", pa.int64())])])
         self.open()
 
     def open(self):
-        state = open_state(self.root, self.spec, self.strategy, self.units, {}, self.state_schema, "q")
+        state = open_state(self.root, self.spec, self.tactic.name, self.units, {}, self.state_schema, "q")
+        band = self.spec.bands[0] if getattr(self.tactic, "needs_band", False) else None
+        options = {} if band is None else {"lo": band.lo, "hi": band.hi, "slack": band.slack}
         executor = LocalExecutor(self.spec, self.result, SegmentCache(self.root, f"{self.root}-cache"))
         self.driver = Driver(
-            state, self.spec, strategy_named(self.strategy), self.units, executor, self.sink_batch, on_step=self.on_step
-        )
+            state, self.spec, self.tactic, self.units, executor, self.sink_batch, on_step=self.on_step,
+            moved=self.moved, options={**options, **self.options},
+        )  # fmt: skip
         self.driver.tiers = replace(self.driver.tiers, fanout=2, smallest=4)
 
     def sink_batch(self, results, epoch):

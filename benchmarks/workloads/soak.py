@@ -24,9 +24,12 @@ BATCHES, ROWS = 30, 400
 def run(options: argparse.Namespace) -> None:
     report = Results("soak")
     dice = random.Random(SEED)
-    report.say(f"seed {SEED}, {options.kills} kills at random moments, {BATCHES} batches of {ROWS} rows a side")
-    for how in ("inner", "full"):
-        kills, finished, steps = options.kills // 2, 0, []
+    report.say(
+        f"seed {SEED}, {options.kills} kills at random moments, as many again while state moves, {BATCHES} batches of "
+        f"{ROWS} rows a side"
+    )
+    for how, share in (("inner", 2), ("full", 2), ("moving", 1)):
+        kills, finished, steps = options.kills // share, 0, []
         feed = 0
         folder = _fresh(options.data, how, feed)
         while len(steps) < kills:
@@ -89,4 +92,4 @@ def _killed(folder: Path, how: str, dice: random.Random | None) -> str | None:
     return said[-1] if said else "start"
 
 
-_STEPS = ("begin", "routed", "joined", "sunk", "reported", "committed", "cleaned")
+_STEPS = ("begin", "routed", "joined", "sunk", "reported", "adapted", "committed", "cleaned")

@@ -4,6 +4,7 @@ from evenkeel import bucketed
 from evenkeel.batch import JoinPlan, MultiJoinPlan, join, multi_join, plan, plan_multi
 from evenkeel.errors import EvenkeelError
 from evenkeel.report import LoadReport
+from evenkeel.simulate import SimulationReport, simulate
 from evenkeel.streaming.structured import agg, sinks
 from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery, stream_join
 from evenkeel.streaming.windows import tumbling
@@ -14,6 +15,7 @@ __all__ = [
     "JoinPlan",
     "LoadReport",
     "MultiJoinPlan",
+    "SimulationReport",
     "StreamJoin",
     "StreamJoinQuery",
     "__version__",
@@ -23,6 +25,7 @@ __all__ = [
     "multi_join",
     "plan",
     "plan_multi",
+    "simulate",
     "sinks",
     "stream_join",
     "tumbling",

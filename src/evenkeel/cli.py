@@ -169,6 +169,24 @@ def bucket_join(
 
 
 @app.command()
+def simulate(
+    strategy: Annotated[str, typer.Argument(help="hash, contrand, fastjoin, hypercube, ...")],
+    left: Annotated[str, typer.Option("--left", help="uniform, zipf:1.0, hot:0.3, flips:0.3:20, wandering, sorted; "
+                                                     "@50000 sets the keys")] = "zipf:1.0",
+    right: Annotated[str, typer.Option("--right", help="the same for the right input")] = "zipf:1.0",
+    units: Annotated[int, typer.Option("--units", help="units to balance over")] = 16,
+    epochs: Annotated[int, typer.Option("--epochs")] = 60,
+    rows: Annotated[int, typer.Option("--rows", help="rows of both inputs, in all epochs")] = 1_000_000,
+    window: Annotated[int | None, typer.Option("--window", help="epochs that a row is kept")] = None,
+) -> None:
+    """What a strategy would make of two key distributions, epoch by epoch. Starts no Spark."""
+    from evenkeel.simulate import run
+    from evenkeel.simulate.distributions import parse
+
+    print(run.simulate(strategy, parse(left), parse(right), units=units, epochs=epochs, rows=rows, window=window))
+
+
+@app.command()
 def inspect(
     table: Annotated[str, typer.Argument(help="a bucketed table")],
     lines: Annotated[int, typer.Option("--lines", help="how many buckets to list")] = 32,

@@ -531,6 +531,13 @@ class InvalidUnits(EvenkeelError):
         needs = f"the strategy '{strategy}' needs at least {least}" if strategy else "a join needs at least one unit"
         return cls._make(f"units={value!r}, but {needs}.", f"pass a whole number from {least} to 4096.")
 
+    @classmethod
+    def of_range(cls, value: str) -> EvenkeelError:
+        return cls._make(
+            f"units={value!r} is neither a number nor a range.",
+            "write units=8, or units='4..32' to have their number follow the load, between 1 and 4096.",
+        )
+
 
 class InvalidDuration(EvenkeelError):
     @classmethod
@@ -558,6 +565,25 @@ class UnusableTime(EvenkeelError):
         )
 
 
+class InvalidSimulation(EvenkeelError):
+    """Nothing to simulate."""
+
+    @classmethod
+    def of(cls, units: int, epochs: int, rows: int) -> EvenkeelError:
+        return cls._make(
+            f"A simulation of {units} units, {epochs} epochs and {rows} rows has nothing to show.",
+            "units and epochs are at least 1, rows at least 2.",
+        )
+
+    @classmethod
+    def distribution(cls, text: str) -> EvenkeelError:
+        return cls._make(
+            f"'{text}' is no key distribution.",
+            "write 'uniform', 'zipf:1.0', 'hot:0.3', 'flips:0.3:20', 'wandering:1.0' or 'sorted:0.5', "
+            "and '@50000' behind it for the number of keys.",
+        )
+
+
 class StreamNotSupported(EvenkeelError):
     @classmethod
     def needs_window(cls, how: str) -> EvenkeelError:
@@ -571,6 +597,13 @@ class StreamNotSupported(EvenkeelError):
         return cls._make(
             f"The strategy '{strategy}' routes rows by key, and '{text}' has no equality between the inputs.",
             "use strategy='auto', 'random' or 'one_bucket', or add an equality such as \"l.site = r.site\".",
+        )
+
+    @classmethod
+    def elastic(cls, strategy: str, elastic: Iterable[str]) -> EvenkeelError:
+        return cls._make(
+            f"The strategy '{strategy}' has a fixed number of units.",
+            f"give one number of units, or use one of {', '.join(repr(s) for s in elastic)}.",
         )
 
     @classmethod
@@ -620,7 +653,21 @@ class StreamNotSupported(EvenkeelError):
     def option(cls, strategy: str) -> EvenkeelError:
         return cls._make(
             f"The strategy '{strategy}' has options that cannot be read.",
-            "write 'contrand(d=4, e=4)': the numbers of subgroups of the left and of the right units.",
+            "write them as numbers, such as 'contrand(d=4, e=4)' or 'fastjoin(theta=2.2)'.",
+        )
+
+    @classmethod
+    def no_option(cls, strategy: str, name: str, allowed: Iterable[str]) -> EvenkeelError:
+        allowed = list(allowed)
+        hint = f"its options are {', '.join(allowed)}." if allowed else f"write strategy='{strategy}' alone."
+        return cls._make(f"The strategy '{strategy}' has no option '{name}'.", hint)
+
+    @classmethod
+    def needs_band(cls, strategy: str, text: str) -> EvenkeelError:
+        return cls._make(
+            f"The strategy '{strategy}' routes rows by ranges, and '{text}' compares no numbers or times of the inputs "
+            "by a band or an inequality.",
+            "use strategy='auto', or add a condition such as \"abs(l.x - r.x) <= 5\".",
         )
 
 

@@ -12,7 +12,7 @@ import tempfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import CASES, INPUTS, Stream, oracle, spec_of
+from tests.streams import CASES, INPUTS, Stream, cases_for, oracle, spec_of
 
 from evenkeel.streaming.driver import STEPS
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
@@ -21,6 +21,7 @@ from evenkeel.testing import assert_same_rows
 
 WINDOWS = {"none": Window(), "sliding": Window("sliding", 5), "tumbling": Window("tumbling", 7)}
 NAN = float("nan")
+BY_KEY = [s.name for s in STRATEGIES if "equi" in cases_for(s)]
 
 
 def rows(drift: int):
@@ -42,12 +43,6 @@ def feeds(draw):
     for i in range(draw(st.integers(2, 5))):
         out.append({side: draw(st.lists(rows(i * 5), max_size=9)) for side in INPUTS})
     return out
-
-
-def cases_of(strategy, window):
-    """The conditions that a strategy can run."""
-    needs = strategy_named(strategy).needs_equality and window != "tumbling"
-    return [c for c in CASES if CASES[c].keys or not needs]
 
 
 class Crash(Exception):
@@ -89,7 +84,7 @@ def run(strategy, case, window, how, batches, lateness, crashes=()):
 @settings(max_examples=5)
 @given(data=st.data())
 def test_inner(strategy, window, data):
-    case = data.draw(st.sampled_from(cases_of(strategy, window)))
+    case = data.draw(st.sampled_from(cases_for(strategy_named(strategy), window)))
     run(strategy, case, window, "inner", data.draw(feeds()), data.draw(st.sampled_from([0, 3])))
 
 
@@ -99,7 +94,7 @@ def test_inner(strategy, window, data):
 @given(data=st.data())
 def test_outer(how, strategy, data):
     window = data.draw(st.sampled_from(["sliding", "tumbling"]))
-    case = data.draw(st.sampled_from(cases_of(strategy, window)))
+    case = data.draw(st.sampled_from(cases_for(strategy_named(strategy), window)))
     run(strategy, case, window, how, data.draw(feeds()), data.draw(st.sampled_from([0, 3])))
 
 

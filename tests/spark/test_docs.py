@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md", "docs/how_it_works.md", "docs/adding_a_scheme.md", "docs/range_joins.md", "docs/multi_way.md",
-    "docs/bucketed.md", "docs/streams.md",
+    "docs/bucketed.md", "docs/streams.md", "docs/adaptive.md",
 ]  # fmt: skip
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

@@ -68,13 +68,14 @@ class Tiers:
         """Neighbours in time that fit one archive period and the largest segment."""
         groups: list[list[Segment]] = []
         for s in sorted(segments, key=lambda s: (s.min_time or 0, s.epoch, s.path)):
-            if groups and self._fits([*groups[-1], s]):
+            if groups and self.fits([*groups[-1], s]):
                 groups[-1].append(s)
             else:
                 groups.append([s])
         return groups
 
-    def _fits(self, group: list[Segment]) -> bool:
+    def fits(self, group: Sequence[Segment]) -> bool:
+        """Whether segments may be one: not too many rows, and of one archive period."""
         if sum(s.rows for s in group) > self.largest * 2:
             return False
         if self.period is None:

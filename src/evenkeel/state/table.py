@@ -109,7 +109,11 @@ class StateTable:
     def commit(
         self, epoch: int, added: Sequence[Segment], removed: Sequence[Segment], progress: Mapping[str, Any]
     ) -> Snapshot:
-        """Epoch `epoch` becomes part of the state, or nothing changes."""
+        """Epoch `epoch` becomes part of the state, or nothing changes.
+
+        A segment that is there already and is added with another unit changes hands: of one path the last addition
+        counts, and the folder's name does not.
+        """
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             AddAction(s.path, s.size, _partition(s), now, True, json.dumps(_stats(s))) for s in added
@@ -129,7 +133,7 @@ class StateTable:
         except (DeltaError, OSError) as error:
             raise StateUnwritable.at(self.root, error) from error
         self._delta.update_incremental()
-        gone = {s.path for s in removed}
+        gone = {s.path for s in (*removed, *added)}
         kept = tuple(s for s in self.snapshot.segments if s.path not in gone)
         self.snapshot = Snapshot(epoch, (*kept, *added), dict(progress))
         return self.snapshot

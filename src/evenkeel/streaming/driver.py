@@ -4,11 +4,15 @@
     2 route    by the routing table of the last commit
     3 join     the executor runs the units; results are handed to the sink with the epoch's number
     4 sink     results are durable, or the epoch is run again
-    5 commit   one Delta commit: segments, routing table, watermark, counters, transaction (query, epoch)
-    6 return   Spark commits its offsets
+    5 adapt    the strategy reads the loads and may ask for another routing table
+    6 commit   one Delta commit: segments, routing table, watermark, counters, transaction (query, epoch)
+    7 return   Spark commits its offsets
+
+A table that was asked for is brought into force by the epochs that follow, beside their own work: they stage the
+state where it wants it, a bounded number of bytes each, and the last one's commit swaps state and table at once.
 
 Invariant: a result of epoch e is in an idempotent sink exactly once if e is committed, and at most once if not:
-a crash before 5 repeats the epoch from the same version of the state, a crash after 5 skips it.
+a crash before 6 repeats the epoch from the same version of the state, a crash after 6 skips it.
 Time is passed in. A test may stop the loop at any step through `on_step`.
 """
 
@@ -20,23 +24,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from evenkeel.errors import StateMismatch
 from evenkeel.state import Segment, Snapshot, StateTable, Tiers
-from evenkeel.state.segment import ROW
+from evenkeel.state.migration import Stage, choose, share, swap
 from evenkeel.streaming.due import Asking, Due, asking
+from evenkeel.streaming.migrations import KEPT, Migration, Record
+from evenkeel.streaming.moving import Diff, Moving
 from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
-from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy, table_from_json
-from evenkeel.streaming.strategies.base import UnitLoad
+from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy
+from evenkeel.streaming.strategies.auto import Auto
+from evenkeel.streaming.strategies.base import Options, Tells, UnitLoad, Watch, adapts
 from evenkeel.streaming.unit import UnitReport, UnitTask
 from evenkeel.streaming.windows import watermark
 
-STEPS = ("begin", "routed", "joined", "sunk", "reported", "committed", "cleaned")
+STEPS = ("begin", "routed", "joined", "sunk", "reported", "adapted", "committed", "cleaned")
 """Where an epoch can be stopped, in order."""
 VACUUM_EVERY = 64
 ARCHIVE = 10
 """A merged segment spans at most a tenth of the window: BiStream's archive period, section 6.2."""
+MOVED = 32 << 20
+"""Bytes of segments that a migration looks at in an epoch, or twice what the last epoch added if that is more: so
+that it gains on a stream of any speed."""
 
 
 class Executor(Protocol):
@@ -66,10 +74,29 @@ class EpochPlan:
     watermark: int | None
     due: Due = (None, None)
     """Preserved rows whose partners are in several units, and that are shown now unless one matches."""
+    rows: bool = False
+    """Whether rows are stored with the hash of their content."""
+    migration: Migration | None = None
+    """What is on its way, as of the last commit."""
+    last: bool = False
+    """Whether this epoch's commit brings it into force."""
 
     def asking(self, spec: JoinSpec) -> list[Asking]:
         """The segments they are in."""
         return asking([s for t in self.tasks for held in t.segments.values() for s in held], self.due, spec)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an epoch's commit says of routing."""
+
+    table: RoutingTable
+    memory: Mapping[str, Any]
+    records: Sequence[Record]
+    migration: Migration | None = None
+    """What is on its way after it."""
+    stage: Stage = field(default_factory=Stage)
+    """What has been staged, this epoch's part included."""
 
 
 @dataclass
@@ -87,6 +114,10 @@ class EpochReport:
     state_bytes: int = 0
     segments: int = 0
     watermark: int | None = None
+    version: int = 0
+    """Of the routing table that the next epoch is routed by."""
+    migration: Record | None = None
+    """What this epoch's commit brought into force."""
     units: list[UnitReport] = field(default_factory=list)
 
     @property
@@ -104,21 +135,23 @@ class Driver:
         executor: Executor,
         sink: Sink,
         *,
-        options: Mapping[str, int] | None = None,
+        options: Options | None = None,
+        moved: int = MOVED,
         clock: Callable[[], float] = time.perf_counter,
         on_step: Callable[[str, int], None] | None = None,
     ) -> None:
         self.state, self.spec, self.strategy = state, spec, strategy
-        self.executor, self.sink, self.clock = executor, sink, clock
+        self.executor, self.sink, self.clock, self.moved = executor, sink, clock, moved
         self.on_step = on_step or (lambda step, epoch: None)
         progress = state.snapshot.progress
         self.table: RoutingTable = (
-            table_from_json(progress["routing"]) if progress else strategy.start(INPUTS, units, options or {})
+            strategy.from_json(progress["routing"]) if progress else strategy.start(INPUTS, units, options or {})
         )
         period = spec.window.size // ARCHIVE if spec.window.kind != "none" else None
         self.tiers = Tiers(period=period) if period is None else Tiers(period=max(1, period))
         self.last: EpochReport | None = None
         self.loads: Loads | None = None
+        self._cleaned = state.snapshot.epoch
 
     def run(self, epoch: int, batch: Any) -> EpochReport | None:
         """One micro-batch. None if it had been committed before."""
@@ -140,8 +173,10 @@ class Driver:
         removed = self._commit(plan, before, reports)
         self.on_step("committed", epoch)
         self.executor.forget(epoch, removed)
-        if epoch % VACUUM_EVERY == VACUUM_EVERY - 1:
+        # What a migration has staged is no state yet, so it would be swept away.
+        if epoch - self._cleaned >= VACUUM_EVERY and self.migration is None:
             self.state.vacuum()
+            self._cleaned = epoch
         self.on_step("cleaned", epoch)
         self.last = self._report(plan, reports, self.clock() - started)
         return self.last
@@ -155,16 +190,67 @@ class Driver:
         held: dict[tuple[int, str], list[Segment]] = {}
         for s in before.segments:
             held.setdefault((s.unit, s.input), []).append(s)
-        merges = self.tiers.plan(before.segments, before.progress.get("fresh", 0))
+        migration = self._untouched(self.migration, before)
+        moving, last = self._moving(migration, before)
+        busy = migration.stage.done | {s.path for m in moving.values() for s in m.cuts} if migration else set()
+        free = [] if last else [s for s in before.segments if s.path not in busy]
+        merges = self.tiers.plan(free, before.progress.get("fresh", 0))
+        watch = self.strategy.watch(self.table, self.memory) if adapts(self.strategy) and not migration else Watch()
+        alone: Due = due if self.strategy.together else (None, None)
         tasks = tuple(
             UnitTask(
-                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark,
-                due if self.strategy.together else (None, None),
+                u, epoch, self.state.root, {i: tuple(held.get((u, i), ())) for i in INPUTS}, mark, alone,
                 {i: tuple(merges.get((u, i), ())) for i in INPUTS},
+                watch.keys if watch.units is None or u in watch.units else 0, watch.rate, moving.get(u),
             )
             for u in range(self.table.units)
         )  # fmt: skip
-        return EpochPlan(epoch, self.table, tasks, mark, (None, None) if self.strategy.together else due)
+        asked: Due = (None, None) if self.strategy.together else due
+        return EpochPlan(epoch, self.table, tasks, mark, asked, self._rows(self.table), migration, last)
+
+    def _rows(self, table: RoutingTable) -> bool:
+        """Whether rows stored by a table carry the hash of their content."""
+        strategy = self.strategy.of(table) if isinstance(self.strategy, Auto) else self.strategy
+        return self.spec.rows or (adapts(strategy) and strategy.needs_rows)
+
+    @property
+    def migration(self) -> Migration | None:
+        """What is on its way."""
+        doc = self.state.snapshot.progress.get("migration")
+        return None if doc is None else Migration.from_json(doc)
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What the strategy remembers."""
+        return dict(self.state.snapshot.progress.get("memory", {}))
+
+    @property
+    def migrations(self) -> list[Record]:
+        """The last ones that came into force, the oldest first."""
+        return [Record.from_json(d) for d in self.state.snapshot.progress.get("migrations", [])]
+
+    def _untouched(self, migration: Migration | None, before: Snapshot) -> Migration | None:
+        """With the segments staged that stay as they are, as far as the table can tell without looking at them."""
+        if migration is None or not isinstance(self.table, Tells):
+            return migration
+        touched = self.table.touched(self.strategy.from_json(migration.table))
+        if touched is None:
+            return migration
+        done = migration.stage.done
+        stay = {s.path: s.unit for s in before.segments if s.path not in done and s.unit not in touched[s.input]}
+        return migration.staged([Stage(owners=stay)])
+
+    def _moving(self, migration: Migration | None, before: Snapshot) -> tuple[dict[int, Moving], bool]:
+        """Each unit's share of the migration, and whether all of it is done with this epoch."""
+        if migration is None:
+            return {}, False
+        added = sum(s.size for s in before.segments if s.epoch == before.epoch)
+        chosen, last = choose(before.segments, migration.stage, max(self.moved, 2 * added))
+        seconds = {u.unit: u.seconds for u in self.loads.units} if self.loads is not None else {}
+        shares = share(chosen, sorted(range(self.table.units), key=lambda u: (seconds.get(u, 0.0), u)))
+        target = self.strategy.from_json(migration.table)
+        diff = Diff(self.table, target, self._rows(target))
+        return {u: Moving(diff, cuts, last, self.tiers) for u, cuts in shares.items()}, last
 
     def _commit(self, plan: EpochPlan, before: Snapshot, reports: Sequence[UnitReport]) -> list[Segment]:
         progress = before.progress
@@ -181,14 +267,22 @@ class Driver:
         added = [s for r in reports for s in r.added if not _is_older(s, useless)]
         removed = [s for r in reports for s in r.removed] + expired
         totals = progress.get("totals", {})
-        self.loads = Loads(plan.epoch, [_load(r) for r in reports])
+        self.loads = Loads(plan.epoch, [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)])
+        turn = self._turn(plan, reports)
+        if plan.last:
+            gone = {s.path for s in expired}
+            new, cut = swap(turn.stage, [s for s in before.segments if s.path not in gone])
+            added, removed = [s for s in new if not _is_older(s, useless)], [*cut, *expired]
         doc = {
             "epoch": plan.epoch,
-            "routing": self.table.to_json(),
+            "routing": turn.table.to_json(),
+            "memory": turn.memory,
+            "migration": None if turn.migration is None else turn.migration.to_json(),
+            "migrations": [r.to_json() for r in turn.records],
             "newest": newest,
             "watermark": mark,
             "watermark_before": old,
-            "fresh": sum(sum(r.fresh.values()) for r in reports),
+            "fresh": sum(sum(r.stored_now.values()) for r in reports),
             "totals": {
                 "rows": _sum(totals.get("rows"), [r.rows for r in reports]),
                 "late": _sum(totals.get("late"), [r.late for r in reports]),
@@ -196,8 +290,31 @@ class Driver:
                 "emitted": totals.get("emitted", 0) + sum(r.emitted for r in reports),
             },
         }
+        self.on_step("adapted", plan.epoch)
         self.state.commit(plan.epoch, added, removed, doc)
+        self.table = turn.table
         return removed
+
+    def _turn(self, plan: EpochPlan, reports: Sequence[UnitReport]) -> Turn:
+        """What the epoch makes of the routing table: a migration goes on or comes into force, or the strategy acts."""
+        assert self.loads is not None
+        table, memory, records = self.table, self.memory, self.migrations
+        if plan.migration is not None:
+            migration = plan.migration.staged([r.stage for r in reports if r.stage is not None])
+            if not plan.last:
+                return Turn(table, memory, records, migration, migration.stage)
+            target = self.strategy.from_json(migration.table)
+            return Turn(target, memory, [*records, migration.record(plan.epoch, target)][-KEPT:], None, migration.stage)
+        records = [r.measured(table.version, self.loads) for r in records]
+        if not adapts(self.strategy):
+            return Turn(table, memory, records)
+        step = self.strategy.adapt(table, self.loads, memory)
+        if step.table is None:
+            return Turn(table, step.memory, records)
+        asked = Migration.of(self.loads, table, step)
+        if step.moves:
+            return Turn(table, step.memory, records, asked)
+        return Turn(step.table, step.memory, [*records, asked.record(plan.epoch, step.table)][-KEPT:])
 
     def _useless_before(self, old: int | None, mark: int | None) -> int | None:
         """Segments that end before this time may go: Theorem 1.
@@ -225,18 +342,18 @@ class Driver:
             now.size,
             len(now.segments),
             now.progress.get("watermark"),
+            self.table.version,
+            next((r for r in self.migrations if r.epoch == plan.epoch), None),
             list(reports),
         )
 
 
 def open_state(
-    root: str, spec: JoinSpec, strategy: str, units: int, options: Mapping[str, int], schema: Any, query: str
+    root: str, spec: JoinSpec, strategy: str, units: int | str, options: Options, schema: Any, query: str
 ) -> StateTable:
     """The state at `root`, made if there is none, refused if it was written for another join."""
     now = _plain({"spec": spec.to_json(), "strategy": strategy, "units": units, "options": dict(options)})
     state = StateTable.find(root)
-    if spec.rows:
-        schema = schema.append(pa.field(ROW, pa.int64()))
     if state is None:
         return StateTable.create(root, schema, {"query": query, **now})
     before = state.description
@@ -267,5 +384,9 @@ def _sum(before: Mapping[str, int] | None, parts: Sequence[Mapping[str, int]]) -
     return {i: (before or {}).get(i, 0) + sum(p.get(i, 0) for p in parts) for i in INPUTS}
 
 
-def _load(r: UnitReport) -> UnitLoad:
-    return UnitLoad(r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds)
+def _load(r: UnitReport, held: Mapping[str, Sequence[Segment]]) -> UnitLoad:
+    """The bytes of the epoch's own rows are taken to be those of the rows before them."""
+    size = {i: sum(s.size for s in held[i]) for i in INPUTS}
+    rows = {i: sum(s.rows for s in held[i]) for i in INPUTS}
+    size = {i: round(size[i] * r.stored[i] / rows[i]) for i in INPUTS if rows[i]}
+    return UnitLoad(r.unit, r.stored, r.received, r.probing, r.pairs, r.seconds, r.keys, r.sample, r.stored_now, size)

@@ -74,9 +74,12 @@ class LocalExecutor:
             key = np.where(null, row, np.asarray(rows[KEY].fill_null(0)))
         else:
             key = row
-        if self.spec.rows:
+        position = None
+        if self.spec.bands:
+            position = np.asarray(rows[self.spec.bands[0].column].fill_null(np.nan))
+        if plan.rows:
             rows = rows.append_column(ROW, pa.array(row))
-        placed = plan.table.place(input, key, row)
+        placed = plan.table.place(input, key, row, position)
         out = []
         for unit in range(plan.table.units):
             here = placed.unit == unit

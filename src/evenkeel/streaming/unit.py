@@ -3,6 +3,7 @@
     for each input, in order:   its rows probe the other inputs' segments, and what earlier inputs store now
     rows that are due:          preserved rows that can find no more partners, where the unit holds all they could have
     rows to store:              one new segment an input; segments whose tier is full become one
+    a migration's share:        segments cut by where the next routing table stores their rows (`moving.py`)
     report:                     segments added and removed, rows counted, newest times
 
 Invariant: results and report are functions of the segments and the rows alone, so an attempt that is run again gives
@@ -22,11 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenkeel.state import Segment, SegmentCache, write_segment
-from evenkeel.state.segment import TIME
+from evenkeel.state.migration import Stage
+from evenkeel.state.segment import KEY, ROW, TIME
 from evenkeel.streaming.due import Due, are_due, asking, fitted, matches, shown
 from evenkeel.streaming.joiner import PAIRS, Run, probe, sort
+from evenkeel.streaming.key_loads import heaviest_keys
+from evenkeel.streaming.moving import Mover, Moving, with_rows
 from evenkeel.streaming.spec import INPUTS, JoinSpec
-from evenkeel.streaming.strategies.base import PRIMARY, PROBE, STORE
+from evenkeel.streaming.strategies.base import PRIMARY, PROBE, STORE, KeyLoad
 from evenkeel.types import Bool, Int64
 
 BATCH = 1 << 16
@@ -46,6 +50,11 @@ class UnitTask:
     """Preserved rows that the unit settles now."""
     merges: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     """By input, segments that become one."""
+    keys: int = 0
+    """How many of its heaviest keys to report."""
+    rate: float = 0.0
+    """The share of rows to report in a sample."""
+    moving: Moving | None = None
 
 
 @dataclass
@@ -60,8 +69,8 @@ class UnitReport:
     null_keys: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
-    fresh: dict[str, int] = field(default_factory=dict)
-    """Rows that the epoch brought to be stored."""
+    stored_now: dict[str, int] = field(default_factory=dict)
+    """Of them, rows that the epoch brought."""
     probing: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int | None] = field(default_factory=dict)
     pairs: int = 0
@@ -70,9 +79,15 @@ class UnitReport:
     added: list[Segment] = field(default_factory=list)
     removed: list[Segment] = field(default_factory=list)
     seconds: float = 0.0
+    keys: dict[str, list[KeyLoad]] = field(default_factory=dict)
+    sample: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    stage: Stage | None = None
+    """What it did for a migration."""
 
     def to_json(self) -> dict[str, Any]:
         doc = dict(self.__dict__)
+        doc["keys"] = {i: [[k.key, k.stored, k.stored_now, k.probing] for k in ks] for i, ks in self.keys.items()}
+        doc["stage"] = None if self.stage is None else self.stage.to_json()
         doc["added"] = [s.to_json() for s in self.added]
         doc["removed"] = [s.to_json() for s in self.removed]
         return doc
@@ -82,6 +97,9 @@ class UnitReport:
         report = cls(**doc)
         report.added = [Segment.from_json(s) for s in doc["added"]]
         report.removed = [Segment.from_json(s) for s in doc["removed"]]
+        report.keys = {i: [KeyLoad(*k) for k in ks] for i, ks in doc["keys"].items()}
+        report.sample = {i: [(float(x), int(h)) for x, h in rows] for i, rows in doc["sample"].items()}
+        report.stage = None if doc["stage"] is None else Stage.from_json(doc["stage"])
         return report
 
 
@@ -115,10 +133,12 @@ class UnitEpoch:
         for input in INPUTS:
             table, codes = rows[input]
             table, codes = self._in_time(input, table, codes)
+            self._take_sample(input, table, codes)
             to_store, to_probe = (codes & STORE) > 0, (codes & PROBE) > 0
             self.report.received[input] = len(table)
             table, (to_store, to_probe) = self._sorted(input, table, [to_store, to_probe])
             self.report.probing[input] = int(to_probe.sum())
+            self.report.stored_now[input] = int(to_store.sum())
             store[input] = _where(table, to_store)
             probing[input] = Run(_where(table, to_probe), self.spec)
             stored[input] = Run(store[input], self.spec) if not to_store.all() else Run(table, self.spec)
@@ -132,8 +152,42 @@ class UnitEpoch:
                     if INPUTS.index(other) < i:
                         yield from self._pairs(stored[other], probing[input], input, schema)
         yield from self._due(schema)
+        self._count_keys(stored, probing)
+        moving = self.task.moving
         for input in INPUTS:
-            self._store(input, store[input])
+            if moving is None or not moving.last:
+                self._store(input, store[input])
+        if moving is not None:
+            self._move(moving, store)
+
+    def _move(self, moving: Moving, store: Mapping[str, pa.Table]) -> None:
+        task = self.task
+        mover = Mover(moving, self.spec, self.cache, task.root, task.epoch)
+        for segment in moving.cuts:
+            mover.cut(segment)
+        if moving.last:
+            for input in INPUTS:
+                mover.fresh(input, task.unit, store[input])
+                self.report.stored[input] = sum(s.rows for s in task.segments[input]) + len(store[input])
+        self.report.stage = mover.finish()
+
+    def _count_keys(self, stored: Mapping[str, Run], probing: Mapping[str, Run]) -> None:
+        if not self.task.keys or not self.spec.equality:
+            return
+        held = {i: [self._run(s).numpy(KEY) for s in self.task.segments[i]] for i in INPUTS}
+        now, asking = ({i: runs[i].numpy(KEY) for i in INPUTS} for runs in (stored, probing))
+        self.report.keys = heaviest_keys(held, now, asking, self.task.keys)
+
+    def _take_sample(self, input: str, rows: pa.Table, codes: Int64) -> None:
+        """Rows whose content hash falls below the rate: the same ones whenever the epoch is run."""
+        if not self.task.rate or not self.spec.bands or ROW not in rows.column_names:
+            return
+        hashes = np.asarray(rows[ROW])
+        below = np.uint64(min(self.task.rate * 2.0**64, 2.0**64 - 2048))
+        at = np.flatnonzero(((codes & PRIMARY) > 0) & (hashes.view(np.uint64) < below))
+        positions = rows[self.spec.bands[0].column].take(pa.array(at)).to_pylist()
+        known = zip(positions, hashes[at].tolist(), strict=True)
+        self.report.sample[input] = [(float(x), h) for x, h in known if x is not None]
 
     def _in_time(self, input: str, rows: pa.Table, codes: Int64) -> tuple[pa.Table, Int64]:
         """Count the rows, and leave out those that are late or, for a window, have no time at all."""
@@ -196,12 +250,14 @@ class UnitEpoch:
         """One new segment, and one of those that are to be merged."""
         merged = self.task.merges.get(input, ())
         if merged:
-            tables = [self.cache.get(s).select(rows.column_names) for s in merged]
+            tables = [self.cache.get(s) for s in merged]
+            if ROW in rows.column_names:
+                tables = [with_rows(t, s.path) for t, s in zip(tables, merged, strict=True)]
+            tables = [t.select(rows.column_names) for t in tables]
             self._write(input, sort(pa.concat_tables(tables), self.spec, runs=True), merged=True)
             self.report.removed += merged
         if len(rows):
             self._write(input, rows)
-        self.report.fresh[input] = len(rows)
         self.report.stored[input] = sum(s.rows for s in self.task.segments[input]) + len(rows)
 
     def _write(self, input: str, rows: pa.Table, merged: bool = False) -> None:

@@ -1,7 +1,6 @@
 """How the rows of a stream find their units: one protocol, one registry, one file an algorithm."""
 
 from evenkeel.streaming.strategies.base import Loads, Placements, RoutingTable, Strategy
-from evenkeel.streaming.strategies.registry import STRATEGIES, choose, strategy_named, table_from_json
+from evenkeel.streaming.strategies.registry import STRATEGIES, strategy_named, table_from_json
 
-__all__ = ["STRATEGIES", "Loads", "Placements", "RoutingTable", "Strategy", "choose", "strategy_named",
-           "table_from_json"]  # fmt: skip
+__all__ = ["STRATEGIES", "Loads", "Placements", "RoutingTable", "Strategy", "strategy_named", "table_from_json"]

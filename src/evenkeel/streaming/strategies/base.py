@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -65,6 +65,15 @@ Exceptions = Mapping[int, tuple[tuple[int, ...], ...]]
 placements as in `Placements.codes`."""
 
 
+@runtime_checkable
+class Tells(Protocol):
+    """A table that can say what a migration may leave alone."""
+
+    def touched(self, after: object) -> Mapping[str, frozenset[int]] | None:
+        """By input, the units with rows that table `after` may store elsewhere; None if it may be any."""
+        ...
+
+
 class RoutingTable(Protocol):
     @property
     def strategy(self) -> str: ...
@@ -83,6 +92,11 @@ class RoutingTable(Protocol):
     @property
     def exceptions(self) -> Mapping[str, Exceptions]:
         """By input, the keys that are placed one by one; `place_sql` leaves them out, `place` does not."""
+        ...
+
+    @property
+    def base(self) -> Any:
+        """Tables of equal bases place alike every key that neither of them has an exception for; None: who knows."""
         ...
 
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
@@ -124,9 +138,13 @@ class UnitLoad:
     pairs: int = 0
     seconds: float = 0.0
     keys: Mapping[str, Sequence[KeyLoad]] = field(default_factory=dict)
-    """The unit's heaviest keys, as many as were asked for, heaviest first."""
+    """The unit's heaviest keys, as many as were asked for, heaviest first: the same keys for every input."""
     sample: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
     """(position, content hash) of the rows whose primary copy came here and whose hash fell below the rate."""
+    stored_now: Mapping[str, int] = field(default_factory=dict)
+    """Of the rows it holds, those that the epoch brought."""
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of the rows it holds; empty where that is not known."""
 
     @property
     def work(self) -> float:
@@ -172,6 +190,9 @@ class Step:
     """Whether stored rows go where the new table stores them."""
 
 
+Options = Mapping[str, float]
+
+
 class Strategy(Protocol):
     @property
     def name(self) -> str: ...
@@ -192,7 +213,12 @@ class Strategy(Protocol):
         """Whether a row may be stored in several units; one of them has the primary copy."""
         ...
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable: ...
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of its options."""
+        ...
+
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable: ...
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable: ...
 
@@ -205,8 +231,18 @@ class Adaptive(Strategy, Protocol):
         """Whether placing a stored row again takes its content hash, which is then stored beside it (`_row`)."""
         ...
 
+    @property
+    def needs_band(self) -> bool:
+        """Whether rows are placed by position; `start` is then told the band by the options lo, hi and slack."""
+        ...
+
     def watch(self, table: RoutingTable, memory: Mapping[str, Any]) -> Watch: ...
 
     def adapt(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any]) -> Step:
-        """Called once after every epoch, unless a table asked for before is not in force yet."""
+        """Called once after every epoch that was routed by the table in force after it: not while a table asked for
+        before is on its way, nor for the epoch that brings it into force."""
         ...
+
+
+def adapts(strategy: Strategy) -> TypeGuard[Adaptive]:
+    return hasattr(strategy, "adapt")

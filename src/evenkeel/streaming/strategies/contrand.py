@@ -11,26 +11,43 @@ Source: BiStream, section 3.2.2 and algorithm 1. Ours: subgroups need not be of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from evenkeel.errors import InvalidUnits
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements, RoutingTable
+from evenkeel.streaming.strategies.base import (
+    FLAGS,
+    PRIMARY,
+    PROBE,
+    STORE,
+    Exceptions,
+    Options,
+    Placements,
+    RoutingTable,
+)
 from evenkeel.types import Float64, Int64
+
+Units = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Biclique:
-    """`groups[input]` is a tuple of subgroups, each (first unit, number of units)."""
+    """`groups[input]` are the subgroups of an input's units.
+
+    A row is stored in the unit at `content hash mod length`; a unit that is listed more often gets more rows.
+    """
 
     units: int
-    groups: Mapping[str, tuple[tuple[int, int], ...]]
+    groups: Mapping[str, tuple[Units, ...]]
     strategy: str = "contrand"
     version: int = 0
+    draining: Mapping[str, tuple[Units, ...]] = field(default_factory=dict)
+    """By subgroup, units that store nothing new and are probed while they hold rows."""
+    settings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def exceptions(self) -> Mapping[str, Exceptions]:
@@ -40,47 +57,67 @@ class Biclique:
     def replicates(self) -> bool:
         return True
 
+    def members(self, input: str) -> list[Units]:
+        """By subgroup, the units that hold rows of the input: what rows of another input probe."""
+        gone = self.draining.get(input) or tuple(() for _ in self.groups[input])
+        return [tuple(sorted({*g, *d})) for g, d in zip(self.groups[input], gone, strict=True)]
+
+    @property
+    def base(self) -> Any:
+        return self.to_json() | {"version": 0}
+
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(key))
-        first, size = self._arrays(input)
+        first, size, units = _flat(self.groups[input])
         group = np.mod(key, len(first))
-        parts = [(rows, first[group] + np.mod(row, size[group]), True)]
+        parts = [(rows, units[first[group] + np.mod(row, size[group])], True)]
         for other in self.groups:
             if other != input:
-                first, size = self._arrays(other)
+                first, size, units = _flat(self.members(other))
                 group = np.mod(key, len(first))
                 copies = size[group]
                 sent = np.repeat(rows, copies)
                 offset = np.arange(len(sent)) - np.repeat(np.cumsum(copies) - copies, copies)
-                parts.append((sent, first[group[sent]] + offset, False))
+                parts.append((sent, units[first[group[sent]] + offset], False))
         stored = np.concatenate([np.full(len(r), s) for r, _, s in parts])
         return Placements(
             np.concatenate([r for r, _, _ in parts]), np.concatenate([u for _, u, _ in parts]), stored, ~stored, stored
         )
 
     def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
-        mine = _pick(self.groups[input], key, lambda a, k: f"{a} + cast(pmod({row}, {k}L) AS int)")
+        mine = _pick(self.groups[input], key, lambda units: _at(units, row))
         placed = [f"array(({mine}) * {FLAGS} + {PRIMARY + STORE})"]
         for other in self.groups:
             if other != input:
-                probe = lambda a, k: f"array({', '.join(str((a + i) * FLAGS + PROBE) for i in range(k))})"  # noqa: E731
-                placed.append(_pick(self.groups[other], key, probe))
+                probe = lambda units: f"array({', '.join(str(u * FLAGS + PROBE) for u in units)})"  # noqa: E731
+                placed.append(_pick(self.members(other), key, probe))
         return f"concat({', '.join(placed)})"
 
     def to_json(self) -> dict[str, Any]:
-        groups = {i: [list(g) for g in gs] for i, gs in self.groups.items()}
-        return {"strategy": self.strategy, "version": self.version, "units": self.units, "groups": groups}
-
-    def _arrays(self, input: str) -> tuple[Int64, Int64]:
-        groups = np.array(self.groups[input], dtype=np.int64)
-        return groups[:, 0], groups[:, 1]
+        doc = {name: {i: [list(g) for g in gs] for i, gs in groups.items()}
+               for name, groups in (("members", self.groups), ("draining", self.draining))}  # fmt: skip
+        return {"strategy": self.strategy, "version": self.version, "units": self.units, **doc,
+                "settings": dict(self.settings)}  # fmt: skip
 
 
-def _pick(groups: Sequence[tuple[int, int]], key: str, sql: Any) -> str:
+def _flat(groups: Sequence[Units]) -> tuple[Int64, Int64, Int64]:
+    """Where each group begins, how long it is, and all of them behind one another."""
+    size = np.array([len(g) for g in groups], dtype=np.int64)
+    return np.cumsum(size) - size, size, np.array([u for g in groups for u in g], dtype=np.int64)
+
+
+def _at(units: Units, row: str) -> str:
+    """The SQL for the unit that a row is stored in."""
+    if units == tuple(range(units[0], units[0] + len(units))):
+        return f"{units[0]} + cast(pmod({row}, {len(units)}L) AS int)"
+    return f"array({', '.join(map(str, units))})[cast(pmod({row}, {len(units)}L) AS int)]"
+
+
+def _pick(groups: Sequence[Units], key: str, sql: Callable[[Units], str]) -> str:
     """The SQL for the subgroup that the key hashes to."""
     if len(groups) == 1:
-        return str(sql(*groups[0]))
-    cases = " ".join(f"WHEN {g} THEN {sql(a, k)}" for g, (a, k) in enumerate(groups))
+        return sql(groups[0])
+    cases = " ".join(f"WHEN {g} THEN {sql(units)}" for g, units in enumerate(groups))
     return f"CASE pmod({key}, {len(groups)}L) {cases} END"
 
 
@@ -88,12 +125,12 @@ def biclique(inputs: Sequence[str], units: int, subgroups: Mapping[str, int], st
     """Units shared out evenly among the inputs, each share cut into its subgroups."""
     if units < len(inputs):
         raise InvalidUnits.of(units, len(inputs), strategy)
-    groups: dict[str, tuple[tuple[int, int], ...]] = {}
+    groups: dict[str, tuple[Units, ...]] = {}
     at = 0
     for i, input in enumerate(inputs):
         share = (units * (i + 1)) // len(inputs) - at
         cuts = [at + share * g // subgroups[input] for g in range(subgroups[input] + 1)]
-        groups[input] = tuple((a, b - a) for a, b in pairwise(cuts) if b > a)
+        groups[input] = tuple(tuple(range(a, b)) for a, b in pairwise(cuts) if b > a)
         at += share
     return Biclique(units, groups, strategy)
 
@@ -104,17 +141,25 @@ class ContRand:
     needs_equality = True
     together = False
     copies = False
+    options: tuple[str, ...] = ("d", "e")
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         """`options`: d subgroups of the first input's units, e of the second's; two units a subgroup unless given."""
         share = max(1, units // len(inputs))
         asked = {input: options.get("de"[i]) if i < 2 else None for i, input in enumerate(inputs)}
-        return biclique(inputs, units, {i: min(share, n or max(1, share // 2)) for i, n in asked.items()}, self.name)
+        counts = {i: min(share, int(n or max(1, share // 2))) for i, n in asked.items()}
+        return biclique(inputs, units, counts, self.name)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:
         return biclique_from_json(doc)
 
 
 def biclique_from_json(doc: Mapping[str, Any]) -> RoutingTable:
-    groups = {i: tuple((int(a), int(k)) for a, k in gs) for i, gs in doc["groups"].items()}
-    return Biclique(int(doc["units"]), groups, str(doc["strategy"]), int(doc["version"]))
+    groups, draining = (
+        {i: tuple(tuple(int(u) for u in g) for g in gs) for i, gs in doc[name].items()}
+        for name in ("members", "draining")
+    )
+    return Biclique(
+        int(doc["units"]), groups, str(doc["strategy"]), int(doc["version"]), draining,
+        {k: float(v) for k, v in doc["settings"].items()},
+    )  # fmt: skip

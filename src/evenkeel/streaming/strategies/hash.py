@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Placements, RoutingTable
+from evenkeel.streaming.strategies.base import FLAGS, Exceptions, Options, Placements, RoutingTable
+from evenkeel.streaming.strategies.keyed import KeyedTable
 from evenkeel.types import Float64, Int64
 
 
@@ -32,6 +33,10 @@ class HashTable:
     def replicates(self) -> bool:
         return False
 
+    @property
+    def base(self) -> Any:
+        return self.to_json() | {"version": 0}
+
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         return Placements.everywhere(np.mod(key, self.units))
 
@@ -48,9 +53,12 @@ class Hash:
     needs_equality = True
     together = True
     copies = False
+    options: tuple[str, ...] = ()
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         return HashTable(units)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:
+        if "slots" in doc:  # with elastic units
+            return KeyedTable.from_json(doc)
         return HashTable(int(doc["units"]), int(doc["version"]))

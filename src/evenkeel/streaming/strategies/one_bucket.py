@@ -23,7 +23,7 @@ import numpy as np
 
 from evenkeel import hashing
 from evenkeel.schemes.one_bucket import best_stripes
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, Exceptions, Placements, RoutingTable
+from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, Exceptions, Options, Placements, RoutingTable
 from evenkeel.types import Float64, Int64
 
 
@@ -50,6 +50,10 @@ class Matrix:
     @property
     def replicates(self) -> bool:
         return True
+
+    @property
+    def base(self) -> Any:
+        return self.to_json() | {"version": 0}
 
     def place(self, input: str, key: Int64, row: Int64, position: Float64 | None = None) -> Placements:
         rows = np.arange(len(row))
@@ -97,8 +101,9 @@ class OneBucket:
     needs_equality = False
     together = False
     copies = True
+    options: tuple[str, ...] = ()
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         left, right = inputs
         return Matrix(tuple(int(k) for k in best_stripes(1.0, 1.0, units)), (left, right))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel.streaming.strategies.base import RoutingTable
+from evenkeel.streaming.strategies.base import Options, RoutingTable
 from evenkeel.streaming.strategies.contrand import biclique, biclique_from_json
 
 
@@ -21,8 +21,9 @@ class Random:
     needs_equality = False
     together = False
     copies = False
+    options: tuple[str, ...] = ()
 
-    def start(self, inputs: Sequence[str], units: int, options: Mapping[str, int]) -> RoutingTable:
+    def start(self, inputs: Sequence[str], units: int, options: Options) -> RoutingTable:
         return biclique(inputs, units, {i: 1 for i in inputs}, self.name)
 
     def from_json(self, doc: Mapping[str, Any]) -> RoutingTable:

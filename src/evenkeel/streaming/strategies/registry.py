@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenkeel.errors import StreamNotSupported, UnknownOption
+from evenkeel.errors import UnknownOption
+from evenkeel.streaming.strategies.adaptive_equi_weight import AdaptiveEquiWeight
+from evenkeel.streaming.strategies.adaptive_one_bucket import AdaptiveOneBucket
 from evenkeel.streaming.strategies.base import RoutingTable, Strategy
 from evenkeel.streaming.strategies.contrand import ContRand
+from evenkeel.streaming.strategies.fastjoin import FastJoin
 from evenkeel.streaming.strategies.hash import Hash
+from evenkeel.streaming.strategies.hypercube import HyperCube
 from evenkeel.streaming.strategies.one_bucket import OneBucket
 from evenkeel.streaming.strategies.random import Random
 
-STRATEGIES: tuple[Strategy, ...] = (Hash(), Random(), ContRand(), OneBucket())
+STRATEGIES: tuple[Strategy, ...] = (
+    Hash(),
+    Random(),
+    ContRand(),
+    OneBucket(),
+    FastJoin(),
+    HyperCube(),
+    AdaptiveOneBucket(),
+    AdaptiveEquiWeight(),
+)
 
 
 def strategy_named(name: str) -> Strategy:
@@ -20,19 +33,6 @@ def strategy_named(name: str) -> Strategy:
         if strategy.name == name:
             return strategy
     raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
-
-
-def choose(name: str, *, equality: bool, text: str, few: bool = False) -> Strategy:
-    """The strategy asked for, if it can run this join.
-
-    `auto` spreads at random what has no key, or so `few` keys that hashing would leave most units idle: both are joins
-    of high selectivity (BiStream, section 3.2.2). All else is hashed, which sends every row once.
-    """
-    asked = name if name != "auto" else ("hash" if equality and not few else "random")
-    strategy = strategy_named(asked)
-    if strategy.needs_equality and not equality:
-        raise StreamNotSupported.needs_equality(asked, text)
-    return strategy
 
 
 def table_from_json(doc: Mapping[str, Any]) -> RoutingTable:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
 from evenkeel.streaming.structured import due
+from evenkeel.streaming.structured.lookup import with_exceptions
 from evenkeel.streaming.structured.prepare import PreparedJoin
 from evenkeel.streaming.unit import UnitEpoch, UnitReport, UnitTask
 from evenkeel.types import SIDES, Side
@@ -60,12 +61,13 @@ class SparkExecutor:
             raise StateUnwritable.at(str(self._folder), error) from error
         parts = min(self.tasks, plan.table.units)
         spec = self.join.spec
-        hashed = batch.withColumn(ROW, F.expr(_row(self.join, plan))) if spec.rows else batch
-        placed = hashed.withColumn("_place", _placement(self.join, plan))
+        placed = batch.withColumn("_place", _placement(self.join, plan))
+        if plan.rows:
+            placed = placed.withColumn(ROW, F.expr(_by_side(_content(self.join, plan))))
         moved = _with_marks(placed, parts).repartitionById(parts, F.expr(f"pmod(shiftright(_place, 3), {parts})"))
         names = self.join.result.fieldNames()
-        rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if spec.rows else self.join.arrow
-        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join), names)
+        rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if plan.rows else self.join.arrow
+        run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join, plan.rows), names)
         self._results = moved.mapInArrow(run, self.join.result)
         root, folder = self.root, str(self._folder)
         settled = due.settled(
@@ -110,33 +112,37 @@ class SparkExecutor:
         return {doc["part"]: doc["emitted"] for doc in read}
 
 
-def _payload(join: PreparedJoin) -> dict[str, list[str]]:
-    row = [ROW] if join.spec.rows else []
-    return {s: [*join.engine, *row, *join.stored[s].values()] for s in SIDES}
+def _payload(join: PreparedJoin, rows: bool) -> dict[str, list[str]]:
+    return {s: [*join.engine, *([ROW] if rows else []), *join.stored[s].values()] for s in SIDES}
 
 
-def _hash(join: PreparedJoin, side: Side, epoch: int) -> str:
-    """The hash of a row's content and epoch: equal rows are placed alike within an epoch, and spread over epochs."""
-    columns = ", ".join(f"`{c}`" for c in join.hashed[side])
-    # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
-    return f"xxhash64('{epoch}'{', ' + columns if columns else ''})"
+def _content(join: PreparedJoin, plan: EpochPlan) -> dict[Side, str]:
+    """The hash of a row's content and epoch."""
+    out: dict[Side, str] = {}
+    for side in SIDES:
+        columns = ", ".join(f"`{c}`" for c in join.hashed[side])
+        # As text the epoch is no part of the generated code, which is compiled once instead of every epoch.
+        out[side] = f"xxhash64('{plan.epoch}'{', ' + columns if columns else ''})"
+    return out
 
 
-def _row(join: PreparedJoin, plan: EpochPlan) -> str:
-    left, right = (_hash(join, side, plan.epoch) for side in SIDES)
-    return f"CASE WHEN _side = 0 THEN {left} ELSE {right} END"
+def _by_side(of: Mapping[Side, str]) -> str:
+    return f"CASE WHEN _side = 0 THEN {of['left']} ELSE {of['right']} END"
 
 
 def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     """Each row's placements as `_place`, one row a placement."""
     arrays: dict[Side, str] = {}
-    for side in SIDES:
-        row = _hash(join, side, plan.epoch)
+    position = f"coalesce({join.spec.bands[0].column}, double('NaN'))" if join.spec.bands else None
+    for side, row in _content(join, plan).items():
         key = f"coalesce({KEY}, {row})" if join.spec.equality else row
-        arrays[side] = plan.table.place_sql(side, key, row)
+        arrays[side] = plan.table.place_sql(side, key, row, position)
+        special = plan.table.exceptions.get(side, {})
+        if special:
+            arrays[side] = with_exceptions(special, key, row, arrays[side])
     if not plan.table.replicates:
-        return F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']}[0] ELSE {arrays['right']}[0] END")
-    return F.explode(F.expr(f"CASE WHEN _side = 0 THEN {arrays['left']} ELSE {arrays['right']} END"))
+        return F.expr(_by_side({s: f"({a})[0]" for s, a in arrays.items()}))
+    return F.explode(F.expr(_by_side(arrays)))
 
 
 def _with_marks(placed: DataFrame, parts: int) -> DataFrame:

@@ -13,13 +13,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, StreamNotSupported, UnreadableInput
+from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
-from evenkeel.streaming.driver import Driver, EpochReport, open_state
-from evenkeel.streaming.strategies import Strategy, choose
+from evenkeel.streaming.choice import choose
+from evenkeel.streaming.driver import MOVED, Driver, EpochReport, open_state
+from evenkeel.streaming.migrations import Record
+from evenkeel.streaming.strategies import Strategy
+from evenkeel.streaming.strategies.base import Options, adapts
 from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
 from evenkeel.streaming.structured.executor import SparkExecutor
@@ -44,7 +49,7 @@ def stream_join(
     time: TimeColumns = None,
     lateness: str | dt.timedelta = "0 seconds",
     strategy: str = "auto",
-    units: int = 8,
+    units: int | str = 8,
     state: str,
 ) -> StreamJoin:
     """Join two streaming DataFrames; nothing runs until `start`.
@@ -52,7 +57,8 @@ def stream_join(
     `on` and `how` are those of `ek.join`. `within` bounds the time between the rows of a pair ('10 minutes', both
     ends included), or puts them into the same window (`ek.tumbling('10 minutes')`); without it every pair of the
     whole history counts. `time` names the event time. Rows older than the watermark (the smaller of the inputs'
-    newest times, less `lateness`) are counted and left out. `strategy` may carry options: 'contrand(d=4, e=4)'.
+    newest times, less `lateness`) are counted and left out. `strategy` may carry options: 'fastjoin(theta=2)'.
+    `units` is how many units share the work, or a range such as '4..32' within which their number follows the load.
     """
     for side, df in zip(SIDES, (left, right), strict=True):
         if not isinstance(df, DataFrame):
@@ -61,22 +67,21 @@ def stream_join(
             raise StreamNotSupported.not_streaming(side)
     if not isinstance(state, (str, Path)) or "://" in str(state):
         raise StateUnreadable.not_a_folder(str(state))
-    if isinstance(units, bool) or not isinstance(units, int) or not 1 <= units <= MOST_UNITS:
-        raise InvalidUnits.of(units)
+    least, most = units_of(units)
     if type(left).__module__.startswith("pyspark.sql.connect"):
         raise StreamNotSupported.connect()
     kind = parse_how(how)
     late = microseconds("lateness", lateness, zero=True)
     join = prepare(left, right, on, kind, window_of(within), late, time)
-    name, options = _options(strategy)
-    chosen = choose(name, equality=join.spec.equality, text=join.spec.condition, few=join.few_keys)
-    chosen.start(SIDES, units, options)
+    chosen, options = choose(strategy, join.spec, least, most, join.few_keys)
+    chosen.start(SIDES, least, options)
 
     def again(left: DataFrame, right: DataFrame) -> PreparedJoin:
         return prepare(left, right, on, kind, window_of(within), late, time)
 
     times = [] if time is None else [time, time] if isinstance(time, str) else list(time)
-    return StreamJoin(join, chosen, options, units, str(Path(state).absolute()), (left, right), times, again)
+    asked = f"{least}..{most}" if most > least else least
+    return StreamJoin(join, chosen, options, asked, str(Path(state).absolute()), (left, right), times, again)
 
 
 class StreamJoin:
@@ -86,8 +91,8 @@ class StreamJoin:
         self,
         join: PreparedJoin,
         strategy: Strategy,
-        options: Mapping[str, int],
-        units: int,
+        options: Options,
+        units: int | str,
         state: str,
         frames: tuple[DataFrame, DataFrame],
         times: list[str],
@@ -97,6 +102,7 @@ class StreamJoin:
         self.join = replace(join, spec=replace(join.spec, rows=rows))
         self.strategy, self.options, self.units, self.state = strategy, options, units, state
         self.on_step: Callable[[str, int], None] | None = None
+        self.moved = MOVED
         self._frames, self._times, self._again = frames, times, again
 
     def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
@@ -135,8 +141,8 @@ class StreamJoin:
         if isinstance(sink, DeltaSink):
             sink = sink.of(state.query)
         driver = Driver(
-            state, self.join.spec, self.strategy, self.units, executor, sink,
-            options=self.options, on_step=self.on_step,
+            state, self.join.spec, self.strategy, units_of(self.units)[0], executor, sink,
+            options=self.options, moved=self.moved, on_step=self.on_step,
         )  # fmt: skip
         query = StreamJoinQuery(driver)
         writer = self.join.both.writeStream.foreachBatch(query.run).option("checkpointLocation", checkpoint)
@@ -149,7 +155,10 @@ class StreamJoin:
         """The state, if it and the checkpoint belong together. Nothing has been read by then."""
         mark = Path(checkpoint, MARK)
         known = json.loads(mark.read_text())["query"] if mark.exists() else None
-        schema = merged_schema(self.join.schemas.values())
+        schemas = list(self.join.schemas.values())
+        if adapts(self.strategy) or self.join.spec.rows:
+            schemas.append(pa.schema([pa.field(ROW, pa.int64())]))
+        schema = merged_schema(schemas)
         state = open_state(
             self.state, self.join.spec, self.strategy.name, self.units, self.options, schema,
             known or uuid.uuid4().hex,
@@ -183,6 +192,8 @@ class StreamJoinQuery:
             return
         self.history.append(replace(report, units=[]))
         logger.info("%s", self._line(report))
+        if report.migration is not None:
+            logger.info("epoch %d: %s", report.epoch, _moved(report.migration))
         if sum(report.late.values()):
             logger.warning("epoch %d: %s late rows were left out", report.epoch, report.late)
 
@@ -197,6 +208,8 @@ class StreamJoinQuery:
             "strategy": self.driver.table.strategy,
             "routing_version": self.driver.table.version,
             "units": self.driver.table.units,
+            "migrating": self.driver.migration is not None,
+            "migrations": len(self.driver.migrations),
             "watermark": _time(mark),
             "lag_seconds": (max(newest) - mark) / 1e6 if newest and mark is not None else None,
             "state_rows": snapshot.rows,
@@ -219,8 +232,13 @@ class StreamJoinQuery:
         return [] if loads is None else [{"epoch": loads.epoch, **asdict(u), "work": u.work} for u in loads.units]
 
     def migrations(self) -> list[dict[str, Any]]:
-        """State that changed its unit; none, as the strategies so far keep their first routing table."""
-        return []
+        """A record a migration that came into force, the oldest of the last 64 first.
+
+        epoch, units that rows left and came to, keys, rows and bytes moved, heaviest over mean load before and after
+        (None until an epoch has been routed by the new table), milliseconds by which epochs became longer at most,
+        epochs it took, version of the routing table, units, and why.
+        """
+        return [r.shown() for r in self.driver.migrations]
 
     @property
     def isActive(self) -> bool:
@@ -256,10 +274,14 @@ class StreamJoinQuery:
         heaviest = max(report.units, key=lambda u: sum(u.received.values()) + u.pairs)
         share = (sum(heaviest.received.values()) + heaviest.pairs) / max(1, report.sent + report.pairs)
         lag = self.status()["lag_seconds"]
+        moved = max(self.driver.migrations, key=lambda r: r.epoch, default=None)
+        routing = f", routing {report.version}"
+        if moved is not None:
+            routing += f" (since epoch {moved.epoch}: {moved.rows:,} rows moved)"
         return (
             f"epoch {report.epoch}: {report.rows_per_second:,.0f} rows/s, {report.seconds:.2f} s, "
             f"{report.pairs:,} pairs, state {report.state_rows:,} rows {report.state_bytes / 1e6:,.1f} MB, "
-            f"heaviest unit {heaviest.unit} ({share:.0%})" + (f", lag {lag:.1f} s" if lag is not None else "")
+            f"heaviest unit {heaviest.unit} ({share:.0%})" + (f", lag {lag:.1f} s" if lag is not None else "") + routing
         )
 
 
@@ -269,15 +291,21 @@ def _time(micros: int | None) -> str | None:
     return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)).isoformat()
 
 
-def _options(strategy: str) -> tuple[str, dict[str, int]]:
-    """'contrand(d=4, e=2)' as its name and its options."""
-    name, bracket, rest = str(strategy).partition("(")
-    if not bracket:
-        return name, {}
-    options: dict[str, int] = {}
-    for part in rest.rstrip(")").split(","):
-        key, sign, value = (w.strip() for w in part.partition("="))
-        if not sign or not value.isdigit() or int(value) < 1 or name.strip() != "contrand" or key not in ("d", "e"):
-            raise StreamNotSupported.option(strategy)
-        options[key] = int(value)
-    return name.strip(), options
+def _moved(r: Record) -> str:
+    keys = f"{r.keys} keys, " if r.keys is not None else ""
+    return (
+        f"routing table {r.version} is in force, {r.units} units: {keys}{r.rows:,} rows ({r.size / 1e6:.1f} MB) from "
+        f"{list(r.sources)} to {list(r.targets)} {r.epoch - r.asked} epochs, {r.seconds * 1000:.0f} ms; {r.reason}"
+    )
+
+
+def units_of(units: int | str) -> tuple[int, int]:
+    """8 as (8, 8), '4..32' as (4, 32)."""
+    if isinstance(units, str):
+        low, dots, high = (w.strip() for w in units.partition(".."))
+        if not dots or not low.isdigit() or not high.isdigit() or not 1 <= int(low) <= int(high) <= MOST_UNITS:
+            raise InvalidUnits.of_range(units)
+        return int(low), int(high)
+    if isinstance(units, bool) or not isinstance(units, int) or not 1 <= units <= MOST_UNITS:
+        raise InvalidUnits.of(units)
+    return units, units

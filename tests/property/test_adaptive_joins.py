@@ -1,0 +1,161 @@
+"""Against an oracle (DuckDB): while state moves in every epoch, the results are the batch join of all rows in time.
+
+No Spark: the driver, the units and their migrations are those of the engine. Every epoch's commit is looked at: each
+stored row is where the table in force stores it, none lost, none doubled.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.test_stream_joins import WINDOWS, Crash, feeds
+from tests.streams import CASES, Stream, cases_for, oracle, spec_of
+
+from evenkeel.state.segment import read_segment
+from evenkeel.streaming.choice import choose
+from evenkeel.streaming.driver import STEPS
+from evenkeel.streaming.strategies import STRATEGIES, strategy_named
+from evenkeel.streaming.strategies.base import adapts
+from evenkeel.testing import assert_same_rows
+from evenkeel.testing.forced import Forced
+
+KINDS = {
+    "keys": Forced(("hash", 3)),
+    "units": Forced(("hash", 2), ("hash", 5), ("hash", 1)),
+    "all": Forced(("hash", 3), ("contrand", 4), ("one_bucket", 6), ("random", 2), ("one_bucket", 4)),
+}
+APART = Forced(("random", 3), ("one_bucket", 6), ("one_bucket", 2), ("random", 5))
+"""For conditions without an equality."""
+TOGETHER = Forced(("hash", 3), ("hash", 4), together=True)
+LIMITS = [1, 6000, 1 << 24]
+"""Bytes an epoch: a segment at a time, a few, or all."""
+
+
+def where_it_belongs(stream: Stream) -> None:
+    """Every row that can still match is stored exactly where the table in force says; segments expire as a whole, so
+    of a row that no partner can reach any more some copies may be gone."""
+    driver, spec = stream.driver, stream.spec
+    wanted: Counter = Counter()
+    found: Counter = Counter()
+    for s in driver.state.snapshot.segments:
+        rows = read_segment(stream.root, s)
+        hashes = np.asarray(rows["_row"])
+        key = np.asarray(rows["_key"].fill_null(0)) if spec.equality else hashes
+        position = np.asarray(rows["_pos0"].fill_null(np.nan)) if spec.bands else None
+        placed = driver.table.place(s.input, key, hashes, position)
+        can = ~np.asarray(rows["_key"].is_null()) if spec.equality else np.ones(len(rows), dtype=bool)
+        useless = spec.window.useless_before(driver.state.snapshot.progress["watermark"])
+        if useless is not None:
+            can &= np.asarray(rows["_time"]) >= useless
+        values = list(zip(*(rows[c].to_pylist() for c in (*spec.columns[s.input], "_row")), strict=True))
+        for r in np.flatnonzero(can):
+            found[s.input, s.unit, repr(values[r])] += 1
+            units = placed.unit[(placed.row == r) & placed.store]
+            assert s.unit in units, "a row is where the table does not store it"
+            for u in units:
+                wanted[s.input, int(u), repr(values[r])] += 1 / len(units)
+    wrong = [k for k in {*found, *wanted} if found[k] != round(wanted[k])]
+    assert not wrong, f"lost or doubled: {wrong[:3]}"
+
+
+def run(strategy, case, window, how, batches, limit, lateness=0, crashes=()):
+    root = tempfile.mkdtemp(prefix="evenkeel-test-")
+    left = list(crashes)
+
+    def on_step(step, epoch):
+        if (epoch, step) in left:
+            left.remove((epoch, step))
+            raise Crash
+
+    try:
+        spec = spec_of(CASES[case], how, WINDOWS[window], lateness)
+        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3, on_step=on_step, moved=limit)
+        for epoch, batch in enumerate(batches):
+            stream.fed.append(batch)
+            while True:
+                try:
+                    stream.run(epoch)
+                    break
+                except Crash:
+                    stream.open()
+            where_it_belongs(stream)
+        expected, late = oracle(stream)
+        assert_same_rows(stream.results(), expected)
+        assert stream.driver.state.snapshot.progress["totals"]["late"] == late
+        return stream
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=6)
+@given(data=st.data())
+def test_equalities(kind, limit, data):
+    window = data.draw(st.sampled_from(list(WINDOWS)))
+    case = data.draw(st.sampled_from([c for c in CASES if CASES[c].keys]))
+    batches = data.draw(feeds())
+    stream = run(KINDS[kind], case, window, "inner", batches, limit, data.draw(st.sampled_from([0, 3])))
+    if limit == LIMITS[-1]:
+        epochs = [m.epoch for m in stream.driver.migrations]
+        assert epochs == list(range(1, len(batches), 2)), "asked for after one epoch, in force after the next"
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_other_conditions(data):
+    case = data.draw(st.sampled_from([c for c in CASES if not CASES[c].keys]))
+    window = data.draw(st.sampled_from(["none", "sliding"]))
+    run(APART, case, window, "inner", data.draw(feeds()), data.draw(st.sampled_from(LIMITS)))
+
+
+@pytest.mark.parametrize("how", ["left", "full", "left_semi", "left_anti"])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_outer(how, data):
+    case = data.draw(st.sampled_from([c for c in CASES if CASES[c].keys]))
+    window = data.draw(st.sampled_from(["sliding", "tumbling"]))
+    run(TOGETHER, case, window, how, data.draw(feeds()), data.draw(st.sampled_from(LIMITS)), 3)
+
+
+@pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES if adapts(s)])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_strategies_that_adapt(strategy, data):
+    cases = cases_for(strategy_named(strategy))
+    window = data.draw(st.sampled_from(["none", "sliding"]))
+    run(strategy, data.draw(st.sampled_from(cases)), window, "inner", data.draw(feeds()), LIMITS[-1])
+
+
+@settings(max_examples=8)
+@given(data=st.data())
+def test_auto(data):
+    """What it begins with stores no content hash; what it becomes needs one."""
+    case = data.draw(st.sampled_from(["equi", "band"]))
+    spec = spec_of(CASES[case])
+    strategy, _ = choose("auto", spec, 3, 3)
+    root = tempfile.mkdtemp(prefix="evenkeel-test-")
+    try:
+        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3)
+        for batch in data.draw(feeds()):
+            stream.feed(batch)
+        assert_same_rows(stream.results(), oracle(stream)[0])
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@settings(max_examples=4)
+@given(data=st.data())
+def test_crash_at_every_step(step, data):
+    batches = data.draw(feeds())
+    crashes = {(data.draw(st.integers(0, len(batches) - 1)), step) for _ in range(4)}
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    window = data.draw(st.sampled_from(list(WINDOWS)))
+    run(KINDS[kind], "equi", window, "inner", batches, data.draw(st.sampled_from(LIMITS)), 0, sorted(crashes))

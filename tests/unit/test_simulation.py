@@ -1,0 +1,75 @@
+"""Implementation against implementation: the simulator's loads are the engine's; and its pictures and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks import local_engine
+
+import evenkeel as ek
+from evenkeel.errors import EvenkeelError
+from evenkeel.simulate import HotKey, Sorted, Wandering, Zipf
+from evenkeel.simulate.distributions import parse
+from evenkeel.simulate.optimum import static_heaviest
+
+WORLD = HotKey(0.06, None, Zipf(0.3, 20_000))
+
+
+@pytest.mark.parametrize("strategy", ["hash", "contrand", "one_bucket", "fastjoin", "hypercube"])
+def test_loads_are_the_engines(strategy):
+    epochs, rows, units = 6, 8_000, 4
+    engine = local_engine.run(strategy, WORLD, WORLD, units, epochs, rows)
+    report = ek.simulate(strategy, WORLD, WORLD, units=units, epochs=epochs, rows=2 * epochs * rows)
+    assert local_engine.difference(engine, report.work) < 0.05
+    assert [int(s.sum()) for s in report.stored] == [
+        sum(sum(u.stored.values()) for u in loads.units) for loads in engine
+    ]
+
+
+def test_a_hot_key_is_no_match():
+    hot = HotKey(0.3, None, Zipf(0.0, 20_000))
+    fast, plain = (ek.simulate(s, hot, hot, units=16, epochs=12, rows=480_000) for s in ("fastjoin", "hash"))
+    assert fast.heaviest_over_mean[-1] <= 1.5 and fast.li[-1] < 2.2
+    assert plain.heaviest_over_mean[-1] > 10
+    text = str(fast)
+    assert "heaviest/mean" in text and "█" in text and "<svg" in fast._repr_html_()
+
+
+def test_even_keys_are_left_alone():
+    report = ek.simulate("fastjoin", Zipf(0.0, 20_000), Zipf(0.0, 20_000), units=16, epochs=30, rows=600_000)
+    assert report.versions[-1] == 0 and sum(report.migrated) == 0, "noise is no reason to move"
+
+
+def test_sorted_arrival_is_recognised():
+    keys = Sorted(Zipf(0.0, 2_000))
+    report = ek.simulate("fastjoin", keys, keys, units=8, epochs=30, rows=300_000)
+    assert any("in order" in text for _, text in report.notes)
+
+
+def test_windows_forget():
+    report = ek.simulate("hash", Zipf(0.0, 500), Zipf(0.0, 500), units=2, epochs=8, rows=16_000, window=3)
+    assert [int(s.sum()) for s in report.stored] == [2000, 4000, *[6000] * 6]
+
+
+@pytest.mark.parametrize(
+    "dist", [Zipf(1.0, 50), HotKey(0.3, 2, Zipf(0.0, 50)), Wandering(1.0, 50), Sorted(Zipf(0.0, 50))]
+)
+def test_shares_sum_to_one(dist):
+    for epoch in range(6):
+        shares = dist.shares(epoch, 6)
+        assert len(shares) == dist.keys and shares.sum() == pytest.approx(1) and (shares >= 0).all()
+
+
+def test_distributions_as_text():
+    assert parse("zipf:1.5@10") == Zipf(1.5, 10)
+    assert parse("flips:0.2:7@99") == HotKey(0.2, 7, Zipf(0.0, 99))
+    for text in ("zpif", "zipf:x", "hot@none"):
+        with pytest.raises(EvenkeelError, match="no key distribution"):
+            parse(text)
+    with pytest.raises(EvenkeelError, match="nothing to show"):
+        ek.simulate("hash", Zipf(), Zipf(), epochs=0)
+
+
+def test_static_optimum_by_hand():
+    """One key of 400 + 400 rows on 4 units is a grid of 2 x 2: 400 rows each; 40 light rows more on one of them."""
+    assert static_heaviest(np.array([1, 2]), np.array([400.0, 20]), np.array([400.0, 20]), 4) == 440
