@@ -34,6 +34,8 @@ FRESH = 0.5
 """The share of rows under the keys in use that are this epoch's own, from which arrival counts as temporal."""
 WARM = 4
 """Epochs before which everything is fresh."""
+GAIN = 0.1
+"""The least part of the heaviest load that a move has to save."""
 MOVED_ROW = 0.25
 """What moving a stored row costs, in rows received: it is read, written once, and neither parsed nor probed."""
 
@@ -97,7 +99,7 @@ def pays(before: Float64, after: Float64, received: Float64, moved: Float64, pay
     """`moved` are rows that leave or reach each unit; the busiest one sets the pace of the move."""
     worst = int(np.argmax(before))
     saved = 1.0 - float(after.max()) / float(before[worst])
-    return saved > 0 and saved * float(received[worst]) * payback >= MOVED_ROW * float(moved.max(initial=0.0))
+    return saved >= GAIN and saved * float(received[worst]) * payback >= MOVED_ROW * float(moved.max(initial=0.0))
 
 
 def fresh_share(units: Sequence[UnitLoad]) -> float:

@@ -53,7 +53,9 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
-CLEARINGS = 300
+MOVES = 1_000
+"""Reliefs in one adaptation at the most, however many units there are; the next goes on from there."""
+CLEARINGS = 100
 """And how often that is tried in one adaptation; it is the one step that costs more with more units."""
 CUTS = 4
 """How many of a unit's heaviest keys are tried to be cut."""
@@ -130,21 +132,24 @@ class Side:
 
     def give(self, key: int, i: int, j: int, count: int) -> None:
         """So many of the parts of a key that i holds go to j."""
-        units = self.parts_of(key)
-        mine = [n for n, u in enumerate(units) if u == i]
+        mine = self.share(key, i)
         stored, probing = self.held[i].pop(key)
-        rows = stored * count / len(mine)
-        for n in mine[:count]:
-            units[n] = j
+        rows = stored * count / mine
         self._shift(i, j, rows, 0.0)
-        if count < len(mine):
+        if count < mine:
             self.held[i][key] = stored - rows, probing
         else:
             self.probing[i] -= probing
         if key not in self.held[j]:
             self.probing[j] += probing
         self.held[j][key] = self.held[j].get(key, (0.0, 0.0))[0] + rows, probing
-        self.keys[key] = [units[0]] if len(set(units)) == 1 else units
+        if count == self.parts:
+            self.keys[key] = [j]
+            return
+        units = self.parts_of(key)
+        for n in [n for n, u in enumerate(units) if u == i][:count]:
+            units[n] = j
+        self.keys[key] = [j] if units.count(j) == self.parts else units
 
     def _shift(self, i: int, j: int, stored: float, probing: float) -> None:
         self.stored[i] -= stored
@@ -296,7 +301,7 @@ class FastJoin:
             side = _side(table, loads, input, now, rate, s["ahead"])
             before = side.loads
             annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
-            side = balance(side, s["goal"], int(s["moves"] * table.units), s["gap"], annealing)
+            side = balance(side, s["goal"], min(MOVES, int(s["moves"] * table.units)), s["gap"], annealing)
             received = now.growth + now.probing
             if not monitor.pays(before, side.loads, received, side.moved, s["payback"]):
                 continue
