@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,3 +62,9 @@ def makespan(spark: SparkSession, action: Callable[[], Any], workers: int, tasks
         "mean": float(seconds.mean()),
         "wall": wall,
     }
+
+
+def peak_mb() -> float:
+    """The most memory this process has held at once; unlike `ru_maxrss`, without that of whoever started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024  # type: ignore[index]

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import evenkeel as ek
-from benchmarks.measure import timed
+from benchmarks.measure import peak_mb, timed
 from benchmarks.peers import spark_band
 from benchmarks.peers.spark_equi import settings
 from benchmarks.results import Results
@@ -275,7 +275,7 @@ def _plan_alone(workers: int) -> None:
 
     keys = [x_keys(2_000_000, SEED + i).astype(float) for i in range(2)]
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is that of making the data
-    before = _peak_mb()
+    before = peak_mb()
     start = time.perf_counter()
     axes = [Axis.of(None, k, Exact(len(k)), Exact(0)) for k in keys]
     stats = RangeStats(axes[0], axes[1], -3.0, 3.0, 2.0**-50)
@@ -283,15 +283,9 @@ def _plan_alone(workers: int) -> None:
     sides = [SideStats(Exact(len(k)), Exact(0), Absent(), none, none.astype(float), (), True) for k in keys]
     load = scheme_named("equi_weight").fit(Problem(JoinStats(*sides), "inner", workers, False, ranges=stats)).predicted
     seconds = time.perf_counter() - start
-    grew = _peak_mb() - before
+    grew = peak_mb() - before
     assert load is not None
     print(json.dumps({"workers": workers, "seconds": seconds, "grew_mb": grew, "skew_degree": load.skew_degree}))
-
-
-def _peak_mb() -> float:
-    """The most memory this process has held at once."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024  # type: ignore[index]
 
 
 def _best_hand(case: dict[str, Any]) -> float:

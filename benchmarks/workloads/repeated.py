@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import evenkeel as ek
 from benchmarks.costs import Cost, measure, typical
+from benchmarks.measure import peak_mb
 from benchmarks.peers import spark_bucketed, spark_equi
 from benchmarks.results import FOLDER, Results
 from evenkeel import charts
@@ -268,7 +269,6 @@ def _large_bucket(folder: Path, left: int, right: int, most: int) -> None:
 
     That key does not fit either. Its product goes on for long: after `most` rows memory no longer changes.
     """
-    import resource
 
     from evenkeel.bucketed.columns import result_columns
     from evenkeel.bucketed.metadata import KeyColumn, TableMeta
@@ -297,7 +297,7 @@ def _large_bucket(folder: Path, left: int, right: int, most: int) -> None:
                     out.write_table(pa.table([pa.array(k), payload], schema=schema))
         file = store.describe(name, 0, 0, ("k",))
         metas[side] = TableMeta((KeyColumn("k", "bigint"),), 1, 0, spark_schema, (file,))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    before = peak_mb()
     rows = 0
     for how in ("left_anti", "left"):
         columns = result_columns(metas["left"], metas["right"], how, ("", "_r"))
@@ -309,7 +309,7 @@ def _large_bucket(folder: Path, left: int, right: int, most: int) -> None:
                 rows += batch.num_rows
                 if rows > most:
                     break
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     print(json.dumps({"bytes": metas["left"].bytes, "rows": rows, "peak_mb": peak, "before_mb": before}))
 
 

@@ -98,6 +98,14 @@ def test_outer(how, strategy, data):
     run(strategy, case, window, how, data.draw(feeds()), data.draw(st.sampled_from([0, 3])))
 
 
+@pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES if not s.needs_equality])
+def test_rows_that_can_match_nothing_are_shown(strategy):
+    """They are sorted by their time alone, which must not be lost with the position they do not have."""
+    none = {"k": None, "s": None, "x": None, "f": None, "n": 1}
+    batches = [{side: [{**none, "t": 10 * i + n} for n in range(3)] for side in INPUTS} for i in range(5)]
+    assert run(strategy, "inequality", "sliding", "full", batches, 0).results().num_rows >= 12
+
+
 @pytest.mark.parametrize("step", STEPS)
 @settings(max_examples=4)
 @given(data=st.data())

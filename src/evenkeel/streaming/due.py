@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from evenkeel import hashing
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY, ROW, TIME
+from evenkeel.state.segment import ROW, TIME
 from evenkeel.streaming.joiner import Run, probe, sort
+from evenkeel.streaming.placing import placed_by
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies import RoutingTable
 from evenkeel.types import Bool, Int64
@@ -68,20 +69,15 @@ def ask(at: Asking, due: Due, table: RoutingTable, spec: JoinSpec, cache: Segmen
     rows = rows.take(pa.array(where)).combine_chunks()
     identity = (np.int64(at.number) << 32) + where
     content = np.asarray(rows[ROW]) if spec.rows else hashing.rehash(identity)
-    key = content
-    if spec.equality:
-        null = np.asarray(rows[KEY].is_null())
-        key = np.where(null, content, np.asarray(rows[KEY].fill_null(0)))
-    position = None
-    if spec.bands:
-        position = np.asarray(rows[spec.bands[0].column].fill_null(np.nan))
-    placed = table.place(at.segment.input, key, content, position)
-    asks = placed.probe
+    placed = table.place(at.segment.input, *placed_by(rows, content, spec))
+    mine = np.ones(len(rows), dtype=bool)
     if spec.rows:
-        mine = np.zeros(len(rows), dtype=bool)
+        mine[:] = False
         mine[placed.row[placed.primary & (placed.unit == at.segment.unit)]] = True
-        asks = asks & mine[placed.row]
+    asks = placed.probe & mine[placed.row]
     row, unit = placed.row[asks], placed.unit[asks]
+    nowhere = np.setdiff1d(np.flatnonzero(mine), row)  # no unit can match it: the unit it is in says so
+    row, unit = np.concatenate([row, nowhere]), np.concatenate([unit, np.full(len(nowhere), at.segment.unit)])
     first = np.zeros(len(row), dtype=bool)
     first[np.unique(row, return_index=True)[1]] = True
     sent = rows.take(pa.array(row)).combine_chunks()

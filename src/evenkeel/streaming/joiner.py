@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenkeel.state.segment import KEY, TIME
+from evenkeel.streaming.placing import matchless
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec
 from evenkeel.types import Bool, Int64
 
@@ -34,8 +35,7 @@ class Run:
     def __init__(self, rows: pa.Table, spec: JoinSpec) -> None:
         self.rows = rows
         self.order = spec.order
-        first = rows[self.order[0]] if self.order else None
-        self.valid = len(rows) - (first.null_count if first is not None else 0)
+        self.valid = len(rows) - int(matchless(rows, spec).sum()) if self.order else len(rows)
         self._numpy: dict[str, npt.NDArray[Any]] = {}
 
     def __len__(self) -> int:
@@ -62,14 +62,8 @@ def sort(rows: pa.Table, spec: JoinSpec, runs: bool = False) -> pa.Table:
     rows = rows.combine_chunks()
     if not spec.order or not len(rows):
         return rows
-    null = np.zeros(len(rows), dtype=bool)
-    for column in spec.required:
-        if rows[column].null_count:
-            null |= np.asarray(rows[column].is_null())
+    null = matchless(rows, spec)
     if null.any():
-        first = rows[spec.order[0]]
-        at = rows.column_names.index(spec.order[0])
-        rows = rows.set_column(at, spec.order[0], pc.if_else(pa.array(null), pa.scalar(None, first.type), first))
         can = np.flatnonzero(~null)
         table = rows.take(pa.array(can)).combine_chunks()
         rest = rows.take(pa.array(np.flatnonzero(null)))

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from evenkeel.hashing import xxhash64
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY, ROW
+from evenkeel.state.segment import ROW
 from evenkeel.streaming import due
 from evenkeel.streaming.driver import EpochPlan
+from evenkeel.streaming.placing import placed_by
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.unit import UnitEpoch, UnitReport
 from evenkeel.types import Int64
@@ -69,17 +70,9 @@ class LocalExecutor:
 
     def _routed(self, plan: EpochPlan, input: str, rows: pa.Table) -> list[tuple[pa.Table, Int64]]:
         row = content_hash(rows.select(self.spec.columns[input]), plan.epoch)
-        if self.spec.equality:
-            null = np.asarray(rows[KEY].is_null())
-            key = np.where(null, row, np.asarray(rows[KEY].fill_null(0)))
-        else:
-            key = row
-        position = None
-        if self.spec.bands:
-            position = np.asarray(rows[self.spec.bands[0].column].fill_null(np.nan))
+        placed = plan.table.place(input, *placed_by(rows, row, self.spec))
         if plan.rows:
             rows = rows.append_column(ROW, pa.array(row))
-        placed = plan.table.place(input, key, row, position)
         out = []
         for unit in range(plan.table.units):
             here = placed.unit == unit

@@ -5,8 +5,8 @@
     pieces    what was collected, one sorted segment an input and destination (an archive period each, in a window)
 
 Tables that differ in exceptions only differ in those keys: they are found in the sorted segment, the rest stays.
-Invariant and rule of each row: `state/migration.py`. A row that can match nothing stays while its unit
-exists, unless it is to be shown as unmatched.
+Invariant and rule of each row: `state/migration.py`. Rows that can match nothing are kept only where
+they are to be shown as unmatched, and go where the table puts them.
 A row that was stored without its content hash, because the table of then did not ask for it, gets the hash of its
 segment's name and its place there, from which the segment's later readers make the same one.
 Cost: two placements a row looked at, one copy a row of a segment that is cut.
@@ -28,7 +28,8 @@ from evenkeel.hashing import rehash, xxhash64
 from evenkeel.state import Segment, SegmentCache, Tiers, write_segment
 from evenkeel.state.migration import Stage, Stored, destinations
 from evenkeel.state.segment import KEY, ROW, TIME
-from evenkeel.streaming.joiner import sort
+from evenkeel.streaming.joiner import Run, sort
+from evenkeel.streaming.placing import placed_by
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import Placements, RoutingTable
 from evenkeel.types import Float64, Int64
@@ -135,6 +136,8 @@ class Mover:
         if self.moving.diff.rows:
             table = with_rows(table, name)
         for target, rows in to.items():
+            if not len(rows):
+                continue
             part = table if len(rows) == len(table) else table.take(pa.array(rows))
             moved = len(part) if target != unit else 0
             if moved:
@@ -163,13 +166,11 @@ class Mover:
     def _destinations(self, input: str, unit: int, table: pa.Table, name: str) -> dict[int, Int64]:
         """By unit, the rows that go or stay there, in their order."""
         diff, rows = self.moving.diff, len(table)
-        kept = input in self.spec.preserved  # shown when unmatched, by the unit that holds the primary copy
-        last = rows - table[KEY].null_count if self.spec.equality and not kept else rows
         stays = unit if unit < diff.after.units else unit % diff.after.units
         if diff.keys is not None and self.spec.equality:
-            at = _of_keys(np.asarray(table[KEY].slice(0, rows - table[KEY].null_count)), diff.keys[input])
+            at = _of_keys(Run(table, self.spec).numpy(KEY), diff.keys[input])
         else:
-            at = np.arange(last)
+            at = np.arange(rows)
         if not len(at):
             return {stays: np.arange(rows)}
         hashes = self._hashes(table, name, at)
@@ -183,14 +184,8 @@ class Mover:
 
     def _hashes(self, table: pa.Table, name: str, at: Int64) -> tuple[Int64, Int64, Float64 | None]:
         row = np.asarray(table[ROW])[at] if ROW in table.column_names else made_up(name, at)
-        key = row
-        if self.spec.equality:
-            null = np.asarray(table[KEY].is_null())[at]
-            key = np.where(null, row, np.asarray(table[KEY].fill_null(0))[at])
-        position = None
-        if self.spec.bands:
-            position = np.asarray(table[self.spec.bands[0].column].cast(pa.float64()).fill_null(np.nan))[at]
-        return key, row, position
+        needed = [c for c in (KEY, *(b.column for b in self.spec.ranges)) if c in table.column_names]
+        return placed_by(table.select(needed).take(pa.array(at)), row, self.spec)
 
 
 def made_up(name: str, at: Int64) -> Int64:

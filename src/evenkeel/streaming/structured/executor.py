@@ -25,8 +25,9 @@ from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
 from evenkeel.state import Segment, SegmentCache
-from evenkeel.state.segment import KEY, ROW
+from evenkeel.state.segment import ROW
 from evenkeel.streaming.driver import EpochPlan
+from evenkeel.streaming.placing import placed_by_sql
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
 from evenkeel.streaming.structured import due
@@ -133,9 +134,8 @@ def _by_side(of: Mapping[Side, str]) -> str:
 def _placement(join: PreparedJoin, plan: EpochPlan) -> Column:
     """Each row's placements as `_place`, one row a placement."""
     arrays: dict[Side, str] = {}
-    position = f"coalesce({join.spec.bands[0].column}, double('NaN'))" if join.spec.bands else None
     for side, row in _content(join, plan).items():
-        key = f"coalesce({KEY}, {row})" if join.spec.equality else row
+        key, position = placed_by_sql(row, join.spec)
         arrays[side] = plan.table.place_sql(side, key, row, position)
         special = plan.table.exceptions.get(side, {})
         if special:
