@@ -199,12 +199,12 @@ def _one_bucket(results: Results) -> dict[str, Any]:
 
 
 def _scale(results: Results) -> dict[str, Any]:
-    begun = time.process_time()
+    begun = time.perf_counter()
     skewed = Zipf(1.0)
     big = simulate("fastjoin", skewed, skewed, units=1_000, epochs=50, rows=10_000_000)
-    seconds = time.process_time() - begun
+    seconds = time.perf_counter() - begun
     out: dict[str, Any] = {"seconds": seconds, "li": big.li[-1], "difference": {}}
-    results.say(f"1,000 units, 10M rows: {seconds:.1f} s of CPU, LI {big.li[-1]:.2f} at last")
+    results.say(f"1,000 units, 10M rows: {seconds:.1f} s, LI {big.li[-1]:.2f} at last")
     world = HotKey(0.06, None, Zipf(0.3, 20_000))
     for strategy in ("hash", "contrand", "one_bucket", "fastjoin", "hypercube"):
         engine = local_engine.run(strategy, world, world, 8, 10, 10_000)
@@ -252,8 +252,8 @@ def _spark(results: Results, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measured(seconds: list[float], query: Any, rows: int) -> dict[str, Any]:
-    """Rows a second; and the slowest epoch in which state moved, against the median one."""
-    moved = {e for m in query.migrations() for e in range(m["epoch"] - m["epochs"] + 1, m["epoch"] + 1)}
+    """Rows a second; and the slowest epoch in which state moved, or the first by the new table, against the median."""
+    moved = {e for m in query.migrations() for e in range(m["epoch"] - m["epochs"] + 1, m["epoch"] + 2)}
     median = statistics.median(seconds[3:])
     # The first epochs warm the JVM up; interval i is that of epoch i + 1.
     slow = [s for e, s in enumerate(seconds, start=1) if e in moved and e > 2]
@@ -309,7 +309,8 @@ def _targets(data: dict[str, Any]) -> list[tuple[str, str, bool]]:
             out.append((f"{key}: at least 2x hash", f"{gain['hash']:.2f}x", gain["hash"] >= 2))
             out.append((f"{key}: at least 1.3x contrand", f"{gain['contrand']:.2f}x", gain["contrand"] >= 1.3))
     for key, c in data.get("hypercube", {}).items():
-        out.append((f"hypercube, {key}: within 2x of the static optimum", f"{c['ratio']:.2f}x", c["ratio"] <= 2))
+        what = f"hypercube, {key}: within 2x of the static optimum at every epoch"
+        out.append((f"{what} ({c['ratio']:.2f}x from the fourth on)", f"{c['ratio_ever']:.2f}x", c["ratio_ever"] <= 2))
         out.append((f"hypercube, {key}: under 20% moved", f"{c['moved']:.1%}", c["moved"] < 0.2))
     if "scale" in data:
         s = data["scale"]
