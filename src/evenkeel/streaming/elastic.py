@@ -91,28 +91,28 @@ class Elastic:
 
     def adapt(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any]) -> Step:
         assert isinstance(table, Biclique | KeyedTable)
-        kept: dict[str, Any] = {}
-        if self._adapts:
-            step = self._adaptive().adapt(table, loads, memory.get("inner", {}))
-            kept["inner"] = dict(step.memory)
-            if step.table is not None:
-                return replace(step, memory={**kept, "times": memory.get("times", {})})
         if isinstance(table, Biclique) and any(map(any, table.draining.values())):
             freed = drained(table, loads)
             reason = "units that were drained are free" if freed is not None else ""
-            return Step(kept, freed, reason, moves=False)
+            return Step({}, freed, reason, moves=False)
         s = SETTINGS | {k: v for k, v in table.settings.items() if k in SETTINGS}
         asked, times = decide(held(table, loads), memory.get("times", {}), s)
-        kept["times"] = times
         bounded = self._bounded(asked, table)
         if not bounded:
-            return Step(kept)
+            return self._inner(table, loads, memory, times)
         steer = isinstance(table, Biclique) and bool(table.settings.get("windowed"))
         new = resize(table, bounded, steer)
         reason = f"units {table.units} to {new.units}: " + ", ".join(
             f"{g[0] + ' ' + str(g[1]) if g[0] else 'all'} {d:+d}" for g, d in bounded.items()
         )
-        return Step({**kept, "times": {}}, new, reason, moves=not steer)
+        return Step({}, new, reason, moves=not steer)
+
+    def _inner(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any], times: Mapping[str, Any]) -> Step:
+        """The number of units is right: whoever balances them may act. It forgets what it knew of another number."""
+        if not self._adapts:
+            return Step({"times": times})
+        step = self._adaptive().adapt(table, loads, memory.get("inner", {}))
+        return replace(step, memory={"inner": dict(step.memory), "times": times})
 
     @property
     def _adapts(self) -> bool:
