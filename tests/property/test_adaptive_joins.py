@@ -20,6 +20,7 @@ from tests.streams import CASES, Stream, cases_for, oracle, spec_of
 from evenkeel.state.segment import read_segment
 from evenkeel.streaming.choice import choose
 from evenkeel.streaming.driver import STEPS
+from evenkeel.streaming.placing import placed_by
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.streaming.strategies.base import adapts
 from evenkeel.testing import assert_same_rows
@@ -46,10 +47,8 @@ def where_it_belongs(stream: Stream) -> None:
     for s in driver.state.snapshot.segments:
         rows = read_segment(stream.root, s)
         hashes = np.asarray(rows["_row"])
-        key = np.asarray(rows["_key"].fill_null(0)) if spec.equality else hashes
-        position = np.asarray(rows["_pos0"].fill_null(np.nan)) if spec.bands else None
-        placed = driver.table.place(s.input, key, hashes, position)
-        can = ~np.asarray(rows["_key"].is_null()) if spec.equality else np.ones(len(rows), dtype=bool)
+        placed = driver.table.place(s.input, *placed_by(rows, hashes, spec))
+        can = np.ones(len(rows), dtype=bool)
         useless = spec.window.useless_before(driver.state.snapshot.progress["watermark"])
         if useless is not None:
             can &= np.asarray(rows["_time"]) >= useless
@@ -116,12 +115,13 @@ def test_other_conditions(data):
 
 
 @pytest.mark.parametrize("how", ["left", "full", "left_semi", "left_anti"])
-@settings(max_examples=5)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_outer(how, data):
-    case = data.draw(st.sampled_from([c for c in CASES if CASES[c].keys]))
+    tactic = data.draw(st.sampled_from([TOGETHER, KINDS["all"], APART]))
+    case = data.draw(st.sampled_from([c for c in CASES if CASES[c].keys or tactic is APART]))
     window = data.draw(st.sampled_from(["sliding", "tumbling"]))
-    run(TOGETHER, case, window, how, data.draw(feeds()), data.draw(st.sampled_from(LIMITS)), 3)
+    run(tactic, case, window, how, data.draw(feeds()), data.draw(st.sampled_from(LIMITS)), 3)
 
 
 @pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES if adapts(s)])

@@ -114,11 +114,11 @@ def test_crash_at_every_step(step, data):
     crashes = {(data.draw(st.integers(0, len(batches) - 1)), step) for _ in range(3)}
     window = data.draw(st.sampled_from(list(WINDOWS)))
     how = data.draw(st.sampled_from(["inner", "full", "left_semi"])) if window != "none" else "inner"
-    strategy = data.draw(st.sampled_from([s.name for s in STRATEGIES]))
+    strategy = data.draw(st.sampled_from(BY_KEY))
     run(strategy, "equi", window, how, batches, 0, sorted(crashes))
 
 
-@pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
+@pytest.mark.parametrize("strategy", BY_KEY)
 @settings(max_examples=2)
 @given(batches=feeds(), seed=st.randoms(use_true_random=False))
 def test_order_does_not_matter(strategy, batches, seed):
