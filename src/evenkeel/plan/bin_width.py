@@ -51,13 +51,13 @@ def choose_bins(stats: RangeStats, layout: Layout, how: How, row_bytes: dict[Sid
     picked = _sample(stats, layout, other(spread))
     assert layout.predicted is not None
     arrive = layout.predicted.rows_in
-    share = arrive / max(1.0, float(arrive.sum()))
-    copied = partners.row_count * share
+    both = max(1.0, axis.row_count + partners.row_count)
+    copied = arrive * partners.row_count / both
     copies = copied[:, None] * (effective / tried + 1)
     checks = np.zeros((layout.workers, len(tried)))
     for region, at in enumerate(picked):
         if len(at):
-            checks[region] = _checked(stats, spread, at, tried) * axis.row_count * share[region]
+            checks[region] = _checked(stats, spread, at, tried) * arrive[region] * axis.row_count / both
     known = np.array([len(at) > 0 for at in picked])
     largest = min(float(arrive.max(initial=0.0)), axis.row_count)
     hashed = row_bytes["right" if how in ("left_semi", "left_anti") else other(spread)]
