@@ -51,7 +51,7 @@ class Case:
 
 
 def run(options: argparse.Namespace) -> None:
-    results = Results("multiway")
+    results = Results("multiway", parts=options.only is not None)
     spark = local_session(
         "evenkeel-bench-multiway",
         memory="8g",
@@ -61,9 +61,10 @@ def run(options: argparse.Namespace) -> None:
     )
     results.say(f"seed {data.SEED}")
     for case in _cases(spark, options):
-        if options.only in (None, case.name):
+        if options.only is None or case.name.startswith(options.only):
+            results.data["cases"] = [c for c in results.data["cases"] if c["name"] != case.name]
             results.add("cases", _measure(spark, case, results, options.repeat))
-    if options.only is None:
+    if options.only in (None, "planning"):
         results.add("planning", _planning(results))
     spark.stop()
     _draw(results)
