@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -16,6 +18,7 @@ from evenkeel.streaming.local import LocalExecutor
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec, empty_result
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.windows import Window
+from evenkeel.testing import assert_same_rows
 
 INPUTS = ("left", "right")
 TYPES = {"k": pa.int64(), "s": pa.string(), "x": pa.int64(), "f": pa.float64(), "t": pa.int64(), "n": pa.int64()}
@@ -201,3 +204,41 @@ def oracle(stream: Stream) -> tuple[list[tuple], dict[str, int]]:
             rows += db.execute(f"SELECT * FROM l WHERE l_t < {due if due is not None else -(10**9)} AND {word} EXISTS "
                                f"(SELECT 1 FROM r WHERE {on})").fetchall()  # fmt: skip
     return rows, late
+
+
+class Crash(Exception):
+    pass
+
+
+def feed_through(
+    strategy, case, window, how, batches, lateness=0, crashes=(), moved=1 << 24, check=lambda stream: None
+) -> Stream:
+    """All batches through a new stream, against the oracle. `crashes` are (epoch, step) to die at, once each; `check`
+    looks at the stream after every epoch."""
+    root = tempfile.mkdtemp(prefix="evenkeel-test-")
+    left = list(crashes)
+
+    def on_step(step, epoch):
+        if (epoch, step) in left:
+            left.remove((epoch, step))
+            raise Crash
+
+    try:
+        spec = spec_of(CASES[case], how, window, lateness)
+        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3, on_step=on_step, moved=moved)
+        for epoch, batch in enumerate(batches):
+            stream.fed.append(batch)
+            while True:
+                try:
+                    stream.run(epoch)
+                    break
+                except Crash:
+                    stream.open()
+            assert stream.driver.run(epoch, None) is None, "a replayed batch was not skipped"
+            check(stream)
+        expected, late = oracle(stream)
+        assert_same_rows(stream.results(), expected)
+        assert stream.driver.state.snapshot.progress["totals"]["late"] == late
+        return stream
+    finally:
+        shutil.rmtree(root)

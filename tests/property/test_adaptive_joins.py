@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_stream_joins import WINDOWS, Crash, feeds
-from tests.streams import CASES, Stream, cases_for, oracle, spec_of
+from tests.property.test_stream_joins import WINDOWS, feeds
+from tests.streams import CASES, Stream, cases_for, feed_through, oracle, spec_of
 
 from evenkeel.state.segment import read_segment
 from evenkeel.streaming.choice import choose
@@ -64,32 +64,7 @@ def where_it_belongs(stream: Stream) -> None:
 
 
 def run(strategy, case, window, how, batches, limit, lateness=0, crashes=()):
-    root = tempfile.mkdtemp(prefix="evenkeel-test-")
-    left = list(crashes)
-
-    def on_step(step, epoch):
-        if (epoch, step) in left:
-            left.remove((epoch, step))
-            raise Crash
-
-    try:
-        spec = spec_of(CASES[case], how, WINDOWS[window], lateness)
-        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3, on_step=on_step, moved=limit)
-        for epoch, batch in enumerate(batches):
-            stream.fed.append(batch)
-            while True:
-                try:
-                    stream.run(epoch)
-                    break
-                except Crash:
-                    stream.open()
-            where_it_belongs(stream)
-        expected, late = oracle(stream)
-        assert_same_rows(stream.results(), expected)
-        assert stream.driver.state.snapshot.progress["totals"]["late"] == late
-        return stream
-    finally:
-        shutil.rmtree(root)
+    return feed_through(strategy, case, WINDOWS[window], how, batches, lateness, crashes, limit, where_it_belongs)
 
 
 @pytest.mark.parametrize("limit", LIMITS)

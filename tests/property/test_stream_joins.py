@@ -6,13 +6,10 @@ any step of the commit order, in any epoch, and goes on from the state folder al
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import CASES, INPUTS, Stream, cases_for, oracle, spec_of
+from tests.streams import INPUTS, cases_for, feed_through
 
 from evenkeel.streaming.driver import STEPS
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
@@ -45,38 +42,8 @@ def feeds(draw):
     return out
 
 
-class Crash(Exception):
-    pass
-
-
 def run(strategy, case, window, how, batches, lateness, crashes=()):
-    """Feed it all; `crashes` are (epoch, step) to die at, once each."""
-    root = tempfile.mkdtemp(prefix="evenkeel-test-")
-    left = list(crashes)
-
-    def on_step(step, epoch):
-        if (epoch, step) in left:
-            left.remove((epoch, step))
-            raise Crash
-
-    try:
-        spec = spec_of(CASES[case], how, WINDOWS[window], lateness)
-        stream = Stream(f"{root}/state", CASES[case], spec, strategy, units=3, on_step=on_step)
-        for batch in batches:
-            stream.fed.append(batch)
-            while True:
-                try:
-                    stream.run(len(stream.fed) - 1)
-                    break
-                except Crash:
-                    stream.open()
-            assert stream.driver.run(len(stream.fed) - 1, None) is None, "a replayed batch was not skipped"
-        expected, late = oracle(stream)
-        assert_same_rows(stream.results(), expected)
-        assert stream.driver.state.snapshot.progress["totals"]["late"] == late
-        return stream
-    finally:
-        shutil.rmtree(root)
+    return feed_through(strategy, case, WINDOWS[window], how, batches, lateness, crashes)
 
 
 @pytest.mark.parametrize("strategy", [s.name for s in STRATEGIES])
