@@ -215,7 +215,7 @@ def _scale(results: Results) -> dict[str, Any]:
 
 
 def _spark(results: Results, options: argparse.Namespace) -> dict[str, Any]:
-    from benchmarks.workloads import stream
+    from benchmarks.workloads.stream_feeds import equal, feed, ours, sparks
     from evenkeel.spark.session import local_session
 
     spark = local_session("evenkeel-bench-adaptive", memory="4g", spark__sql__shuffle__partitions="2")
@@ -232,17 +232,17 @@ def _spark(results: Results, options: argparse.Namespace) -> dict[str, Any]:
             keys = draw(dist, rows, b, batches, SEED + (side == "left"))
             return pa.table({"k": keys, "id": np.arange(rows) + b * rows, "v": keys * 0.5})
 
-        folder = stream._feed(options.data / f"adaptive-{name.replace(' ', '-')}-{rows}", batches, make)
+        folder = feed(options.data / f"adaptive-{name.replace(' ', '-')}-{rows}", batches, make)
         work = options.data / "adaptive-work"
         case: dict[str, Any] = {}
         for strategy in ("hash", "contrand", "random", "fastjoin", "hypercube"):
             if strategy in ("hash", "fastjoin"):  # the first run after a change warms up
-                stream._ours(spark, folder, work, "k", strategy=strategy, units=16)
-            clock, query = stream._ours(spark, folder, work, "k", strategy=strategy, units=16)
+                ours(spark, folder, work, "k", strategy=strategy, units=16)
+            clock, query = ours(spark, folder, work, "k", strategy=strategy, units=16)
             case[strategy] = _measured(clock.seconds, query, rows)
             results.say(f"{name}: {strategy} {case[strategy]['rows_per_second']:,.0f} rows/s, "
                         f"{len(case[strategy]['migrations'])} migrations, {case[strategy]['delay']:.2f}x")  # fmt: skip
-        clock = stream._spark(spark, "rocksdb", folder, work)
+        clock = sparks(spark, "rocksdb", folder, work, equal)
         case["spark"] = {"rows_per_second": 2 * rows / statistics.median(clock.seconds[3:])}
         results.say(f"{name}: Spark's own join {case['spark']['rows_per_second']:,.0f} rows/s")
         shutil.rmtree(work, ignore_errors=True)
@@ -253,7 +253,7 @@ def _spark(results: Results, options: argparse.Namespace) -> dict[str, Any]:
 
 def _measured(seconds: list[float], query: Any, rows: int) -> dict[str, Any]:
     """Rows a second; and the slowest epoch in which state moved, or the first by the new table, against the median."""
-    moved = {e for m in query.migrations() for e in range(m["epoch"] - m["epochs"] + 1, m["epoch"] + 2)}
+    moved = {e for m in query.migrations() for e in range(m["epoch"] - max(m["epochs"], 1) + 1, m["epoch"] + 2)}
     median = statistics.median(seconds[3:])
     # The first epochs warm the JVM up; interval i is that of epoch i + 1.
     slow = [s for e, s in enumerate(seconds, start=1) if e in moved and e > 2]

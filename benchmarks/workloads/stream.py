@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from benchmarks.peers import flink_sql
 from benchmarks.peers.spark_streams import STORES
 from benchmarks.results import Results
 from benchmarks.workloads import stream_tpch
-from benchmarks.workloads.stream_feeds import MINUTE, SEED, add, feed, flatness, median, ours, sparks
+from benchmarks.workloads.stream_feeds import MINUTE, SEED, add, equal, feed, flatness, median, ours, sparks
 from evenkeel.spark.session import local_session
 from evenkeel.testing import zipf_keys
 from evenkeel.types import SIDES
@@ -72,16 +72,12 @@ def _in_time(rows: int) -> Callable[[int, str], pa.Table]:
     return make
 
 
-def _equal(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame, Any]:
-    return left, right, left["k"] == right["r_k"]
-
-
 def _warm(spark: SparkSession, options: argparse.Namespace) -> None:
     """Let the JVM compile what every system uses before anything is timed."""
     folder, work = feed(options.data / "stream-warm", 12, _uniform(5_000, 20_000)), options.data / "stream-work"
     ours(spark, folder, work, "k", strategy="hash", units=8)
     for store in STORES:
-        sparks(spark, store, folder, work, _equal)
+        sparks(spark, store, folder, work, equal)
 
 
 def _batches(options: argparse.Namespace, rows: int) -> tuple[Path, int]:
@@ -102,7 +98,7 @@ def _throughput(rows: int, spark: SparkSession, options: argparse.Namespace, res
             case["state"] = {"rows": status["state_rows"], "bytes": status["state_bytes"]}
             case["pairs"] = status["totals"]["pairs"]
         else:
-            clock = sparks(spark, name, folder, work, _equal)
+            clock = sparks(spark, name, folder, work, equal)
         took = clock.seconds[warm - 1 :]
         case[name] = {"seconds": [round(s, 3) for s in clock.seconds], "rows_per_second": 2 * rows / median(took)}
         results.say(f"{rows:,} rows a side and batch: {name} {case[name]['rows_per_second']:,.0f} rows/s")

@@ -85,6 +85,10 @@ def ours(spark: SparkSession, folder: Path, work: Path, on: str, **options: Any)
 Joined = Callable[[DataFrame, DataFrame], tuple[DataFrame, DataFrame, Any]]
 
 
+def equal(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame, Any]:
+    return left, right, left["k"] == right["r_k"]
+
+
 def sparks(spark: SparkSession, store: str, folder: Path, work: Path, joined: Joined) -> Clock:
     """Spark's own join of what `joined` makes of the inputs and by its condition; right columns are called `r_...`."""
     shutil.rmtree(work, ignore_errors=True)

@@ -14,7 +14,7 @@ from evenkeel.testing import assert_same_rows
 from evenkeel.testing.forced import Forced
 
 
-def test_state_moves_in_every_other_epoch(spark, feed, tmp_path):  # noqa: F811
+def test_state_moves_in_every_epoch(spark, feed, tmp_path):  # noqa: F811
     """Keys moved and split, more units and fewer, another kind of table: results are those of the batch join."""
     (left, right), tables = feed[0](), feed[1]
     join = ek.stream_join(left, right, "l.name = r.name AND l.x < r.x", units=3, state=str(tmp_path / "state"))

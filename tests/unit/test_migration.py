@@ -10,7 +10,7 @@ from tests.streams import CASES, INPUTS, Stream, oracle, spec_of
 
 from evenkeel.errors import EvenkeelError
 from evenkeel.state import Segment
-from evenkeel.state.migration import Stage, choose, destinations, share, swap
+from evenkeel.state.migration import Stage, changes, choose, destinations, share, swap
 from evenkeel.streaming.choice import parse
 from evenkeel.streaming.elastic import elastic
 from evenkeel.streaming.key_loads import STEPS, heaviest_keys
@@ -65,7 +65,7 @@ def test_bounded_steps_come_to_an_end(sizes, limit, units):
         if last:
             break
     assert stage.seconds == steps and stage.done == {s.path for s in live}
-    added, removed = swap(stage, live)
+    added, removed = changes(live, swap(stage, live))
     assert not removed and [s.path for s in added] == [s.path for s in live if s.unit != 0]
     assert all(s.unit == 0 for s in added)
 

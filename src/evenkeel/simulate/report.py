@@ -22,7 +22,7 @@ class SimulationReport:
     work: list[Float64] = field(default_factory=list)
     """By epoch, of each unit: rows that probed it times rows they probed."""
     stored: list[Float64] = field(default_factory=list)
-    """By epoch, of each unit: rows it held."""
+    """By epoch, of each unit: rows it holds after the epoch's commit."""
     received: list[Float64] = field(default_factory=list)
     """By epoch, of each unit: rows it was sent."""
     li: list[float] = field(default_factory=list)
@@ -37,10 +37,10 @@ class SimulationReport:
     """(epoch, what the strategy said)."""
     table: RoutingTable | None = None
 
-    def add(self, loads: Loads, version: int, migrated: int, holders: Mapping[str, Int64]) -> None:
+    def add(self, loads: Loads, version: int, migrated: int, holders: Mapping[str, Int64], held: Float64) -> None:
         """`holders` are the units that may hold rows of an input."""
         self.work.append(np.array([u.work for u in loads.units]))
-        self.stored.append(np.array([float(sum(u.stored.values())) for u in loads.units]))
+        self.stored.append(held)
         self.received.append(np.array([float(sum(u.received.values())) for u in loads.units]))
         self.li.append(max(SideLoads.of(loads, i, len(loads.units)).only(holders[i]).li for i in INPUTS))
         self.versions.append(version)

@@ -1,7 +1,7 @@
 """`ek.simulate`: a strategy's own objects, run on key distributions: thousands of units on a laptop, no Spark.
 
     every epoch:   counts of grains -> placed by the table in force -> loads of units -> strategy.adapt
-    a new table:   asked for after epoch e, state moves during e + 1, in force from e + 2 on, as in the engine
+    a new table:   in force for the next epoch if few bytes move, else after as many epochs as the engine takes
 
 Loads are those the engine reports: rows stored, received, probing, the heaviest keys of each unit, samples.
 Cost: O(placements of grains) an epoch, and a sort of them for each table.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,26 @@ from evenkeel.simulate.distributions import Distribution
 from evenkeel.simulate.optimum import static_heaviest
 from evenkeel.simulate.report import SimulationReport
 from evenkeel.simulate.rows import Grains, counts, grains
+from evenkeel.streaming.driver import MOVED
 from evenkeel.streaming.monitor import SubWindows
 from evenkeel.streaming.spec import INPUTS
 from evenkeel.streaming.strategies import strategy_named
-from evenkeel.streaming.strategies.base import Adaptive, KeyLoad, Loads, RoutingTable, Strategy, UnitLoad, Watch
+from evenkeel.streaming.strategies.base import (
+    Adaptive,
+    KeyLoad,
+    Loads,
+    RoutingTable,
+    Strategy,
+    Tells,
+    UnitLoad,
+    Watch,
+)
 from evenkeel.types import Float64, Int64
 
 PARTS = 64
 """A heavy key has at least so many grains."""
+ROW_BYTES = 32
+"""Of a stored row on disk, if nobody says otherwise: two hashes and two or three columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +88,15 @@ class Simulation:
 
     def __init__(
         self, strategy: Strategy, table: RoutingTable, dists: Mapping[str, Distribution], epochs: int,
-        rows: Mapping[str, int], window: int | None = None, seed: int = 0,
+        rows: Mapping[str, int], window: int | None = None, seed: int = 0, row_bytes: float = ROW_BYTES,
     ) -> None:  # fmt: skip
-        self.strategy, self.table, self.dists = strategy, table, dists
+        self.strategy, self.table, self.dists, self.row_bytes = strategy, table, dists, row_bytes
         self.epochs, self.rows, self.epoch = epochs, rows, 0
         self.grains = grains(tuple(dists.values()), table.units, PARTS, epochs, seed)
         self.rng = np.random.default_rng(seed + 1)
         self.state = {i: SubWindows(window, len(self.grains)) for i in INPUTS}
         self.memory: Mapping[str, Any] = {}
-        self.waiting: RoutingTable | None = None
+        self.waiting: tuple[int, RoutingTable] | None = None
         self.moved = 0
         self.notes: list[tuple[int, str]] = []
         self._use(table)
@@ -93,6 +106,11 @@ class Simulation:
         sums = [_count(self.grains.key, self.state[i].total) for i in INPUTS]
         keys = np.arange(len(sums[0]), dtype=np.int64)
         return static_heaviest(rehash(keys), sums[0], sums[1], self.table.units)
+
+    def held(self) -> Float64:
+        """Rows of each unit as of now, a table that has just come into force included."""
+        parts = (p.sums(p.store, self.state[i].total, self.table.units) for i, p in self.placed.items())
+        return np.asarray(sum(parts), dtype=np.float64)
 
     def _use(self, table: RoutingTable) -> None:
         self.table = table
@@ -122,18 +140,38 @@ class Simulation:
         if adapts is None:
             return
         if self.waiting is not None:
-            table, self.waiting = self.waiting, None
-            self.moved += self._moves(table)
-            self._use(table)
+            left, table = self.waiting
+            self.waiting = (left - 1, table) if left > 1 else None
+            if self.waiting is None:
+                self._bring(table)
             return
         step = adapts.adapt(self.table, loads, self.memory)
         self.memory = step.memory
         if step.reason:
             self.notes.append((loads.epoch, step.reason))
-        if step.table is not None and step.moves:
-            self.waiting = step.table
-        elif step.table is not None:
+        if step.table is not None and not step.moves:
             self._use(step.table)
+        elif step.table is not None:
+            epochs = self._epochs(step.table)
+            self.waiting = (epochs, step.table) if epochs else None
+            if self.waiting is None:
+                self._bring(step.table)
+
+    def _bring(self, table: RoutingTable) -> None:
+        self.moved += self._moves(table)
+        self._use(table)
+
+    def _epochs(self, table: RoutingTable) -> int:
+        """How many epochs it takes to bring a table into force: 0 if the one that asked for it can."""
+        touched = self.table.touched(table) if isinstance(self.table, Tells) else None
+        looked = 0.0
+        for i in INPUTS:
+            p = self.placed[i]
+            held = p.sums(p.store, self.state[i].total, self.table.units)
+            looked += float(held.sum() if touched is None else held[list(touched[i])].sum())
+        limit = max(MOVED, 2 * self.row_bytes * sum(self.rows.values()))
+        epochs = ceil(looked * self.row_bytes / limit)
+        return epochs if epochs > 1 else 0
 
     def _moves(self, table: RoutingTable) -> int:
         """Rows sent to units that did not hold them."""
@@ -239,11 +277,12 @@ def simulate(
     options: Mapping[str, float] | None = None,
     seed: int = 0,
     optimum: bool = False,
+    row_bytes: float = ROW_BYTES,
 ) -> SimulationReport:
     """Run a strategy on two key distributions.
 
     `rows` are those of both inputs over all epochs, or of each of them; `window` is how many epochs a row is
-    kept, None for all.
+    kept, None for all. `row_bytes` is what a stored row takes on disk: how long state takes to move depends on it.
     With `optimum`, each epoch is compared with the static HyperCube that knows everything.
     """
     both = rows if isinstance(rows, tuple) else (rows // 2, rows // 2)
@@ -252,14 +291,14 @@ def simulate(
     made = strategy_named(strategy)
     table = made.start(INPUTS, units, options or {})
     each = {i: max(1, n // epochs) for i, n in zip(INPUTS, both, strict=True)}
-    run = Simulation(made, table, {"left": left, "right": right}, epochs, each, window, seed)
+    run = Simulation(made, table, {"left": left, "right": right}, epochs, each, window, seed, row_bytes)
     report = SimulationReport(strategy, units, sum(each.values()) * epochs)
     holders = {i: np.unique(p.unit[p.store]) for i, p in run.placed.items()}
     for _ in range(epochs):
         version = run.table.version
         moved = run.moved
         loads = run.step()
-        report.add(loads, version, run.moved - moved, holders)
+        report.add(loads, version, run.moved - moved, holders, run.held())
         if optimum:
             report.optimum.append(run.optimum())
     report.table, report.notes = run.table, run.notes

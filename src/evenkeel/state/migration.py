@@ -1,6 +1,6 @@
 """Migration: state goes from where one routing table stores it to where the next one does, as a diff of two layouts.
 
-    waiting   segments not looked at yet          -- `choose`, a bounded number of bytes an epoch -->
+    waiting   segments not looked at yet          -- `choose`, a bounded number of bytes at a time -->
     staged    owners: change hands as they are    cut: rewritten by destination     pieces: what was written
     swap      one commit: owners and pieces in, cut segments out, the new table in force
 
@@ -112,12 +112,17 @@ def share(segments: Sequence[Segment], units: Sequence[int]) -> dict[int, tuple[
     return {u: tuple(mine) for u, mine in out.items()}
 
 
-def swap(stage: Stage, live: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-    """Segments to add and to remove, so that the new layout is the state; one that changes owner is only added."""
+def swap(stage: Stage, live: Sequence[Segment]) -> list[Segment]:
+    """The segments of the new layout, in place of the live ones."""
     missing = [s.path for s in live if s.path not in stage.done]
     assert not missing, f"segments {missing} were not staged"
-    moved = [replace(s, unit=stage.owners[s.path]) for s in live if stage.owners.get(s.path, s.unit) != s.unit]
-    return [*moved, *stage.pieces], [s for s in live if s.path in stage.cut]
+    return [*(replace(s, unit=stage.owners[s.path]) for s in live if s.path not in stage.cut), *stage.pieces]
+
+
+def changes(before: Sequence[Segment], after: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
+    """Segments to add and to remove, so that one layout becomes another; one that changes owner is only added."""
+    owner, kept = {s.path: s.unit for s in before}, {s.path for s in after}
+    return [s for s in after if owner.get(s.path) != s.unit], [s for s in before if s.path not in kept]
 
 
 def destinations(unit: int, rows: int, before: Stored, after: Stored) -> dict[int, Int64]:

@@ -4,12 +4,13 @@
     2 route    by the routing table of the last commit
     3 join     the executor runs the units; results are handed to the sink with the epoch's number
     4 sink     results are durable, or the epoch is run again
-    5 adapt    the strategy reads the loads and may ask for another routing table
+    5 adapt    the strategy reads the loads and may ask for another routing table; state goes where that wants it
     6 commit   one Delta commit: segments, routing table, watermark, counters, transaction (query, epoch)
     7 return   Spark commits its offsets
 
-A table that was asked for is brought into force by the epochs that follow, beside their own work: they stage the
-state where it wants it, a bounded number of bytes each, and the last one's commit swaps state and table at once.
+A table that moves few bytes is in force with the commit of the epoch that asked for it. One that moves more is brought
+into force by the epochs that follow, beside their own work: they stage the state where it wants it, a bounded number
+of bytes each, and the last one's commit swaps state and table at once.
 
 Invariant: a result of epoch e is in an idempotent sink exactly once if e is committed, and at most once if not:
 a crash before 6 repeats the epoch from the same version of the state, a crash after 6 skips it.
@@ -26,7 +27,7 @@ from typing import Any, Protocol
 
 from evenkeel.errors import StateMismatch
 from evenkeel.state import Segment, Snapshot, StateTable, Tiers
-from evenkeel.state.migration import Stage, choose, share, swap
+from evenkeel.state.migration import Stage, changes, choose, share, swap
 from evenkeel.streaming.due import Asking, Due, asking
 from evenkeel.streaming.migrations import KEPT, Migration, Record
 from evenkeel.streaming.moving import Diff, Moving
@@ -44,7 +45,7 @@ ARCHIVE = 10
 """A merged segment spans at most a tenth of the window: BiStream's archive period, section 6.2."""
 MOVED = 32 << 20
 """Bytes of segments that a migration looks at in an epoch, or twice what the last epoch added if that is more: so
-that it gains on a stream of any speed."""
+that it gains on a stream of any speed. One that is done with so many is done at once."""
 
 
 class Executor(Protocol):
@@ -56,6 +57,10 @@ class Executor(Protocol):
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
         """The reports of all units, each unit once; computes what the sink did not ask for."""
+        ...
+
+    def move(self, plan: EpochPlan, shares: Sequence[Moving]) -> list[Stage]:
+        """Cut segments after the epoch's units are done: what became of each share."""
         ...
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
@@ -95,8 +100,8 @@ class Turn:
     records: Sequence[Record]
     migration: Migration | None = None
     """What is on its way after it."""
-    stage: Stage = field(default_factory=Stage)
-    """What has been staged, this epoch's part included."""
+    swapped: Stage | None = None
+    """What it brings into force."""
 
 
 @dataclass
@@ -190,8 +195,8 @@ class Driver:
         held: dict[tuple[int, str], list[Segment]] = {}
         for s in before.segments:
             held.setdefault((s.unit, s.input), []).append(s)
-        migration = self._untouched(self.migration, before)
-        moving, last = self._moving(migration, before)
+        migration = self._untouched(self.migration, before.segments)
+        moving, last = self._moving(migration, before.segments, before.epoch)
         busy = migration.stage.done | {s.path for m in moving.values() for s in m.cuts} if migration else set()
         free = [] if last else [s for s in before.segments if s.path not in busy]
         merges = self.tiers.plan(free, before.progress.get("fresh", 0))
@@ -229,7 +234,7 @@ class Driver:
         """The last ones that came into force, the oldest first."""
         return [Record.from_json(d) for d in self.state.snapshot.progress.get("migrations", [])]
 
-    def _untouched(self, migration: Migration | None, before: Snapshot) -> Migration | None:
+    def _untouched(self, migration: Migration | None, live: Sequence[Segment]) -> Migration | None:
         """With the segments staged that stay as they are, as far as the table can tell without looking at them."""
         if migration is None or not isinstance(self.table, Tells):
             return migration
@@ -237,15 +242,17 @@ class Driver:
         if touched is None:
             return migration
         done = migration.stage.done
-        stay = {s.path: s.unit for s in before.segments if s.path not in done and s.unit not in touched[s.input]}
+        stay = {s.path: s.unit for s in live if s.path not in done and s.unit not in touched[s.input]}
         return migration.staged([Stage(owners=stay)])
 
-    def _moving(self, migration: Migration | None, before: Snapshot) -> tuple[dict[int, Moving], bool]:
-        """Each unit's share of the migration, and whether all of it is done with this epoch."""
+    def _moving(
+        self, migration: Migration | None, live: Sequence[Segment], epoch: int
+    ) -> tuple[dict[int, Moving], bool]:
+        """Each unit's share of the migration, and whether that is all of it; `epoch` brought the newest segments."""
         if migration is None:
             return {}, False
-        added = sum(s.size for s in before.segments if s.epoch == before.epoch)
-        chosen, last = choose(before.segments, migration.stage, max(self.moved, 2 * added))
+        added = sum(s.size for s in live if s.epoch == epoch)
+        chosen, last = choose(live, migration.stage, max(self.moved, 2 * added))
         seconds = {u.unit: u.seconds for u in self.loads.units} if self.loads is not None else {}
         shares = share(chosen, sorted(range(self.table.units), key=lambda u: (seconds.get(u, 0.0), u)))
         target = self.strategy.from_json(migration.table)
@@ -268,11 +275,12 @@ class Driver:
         removed = [s for r in reports for s in r.removed] + expired
         totals = progress.get("totals", {})
         self.loads = Loads(plan.epoch, [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)])
-        turn = self._turn(plan, reports)
-        if plan.last:
-            gone = {s.path for s in expired}
-            new, cut = swap(turn.stage, [s for s in before.segments if s.path not in gone])
-            added, removed = [s for s in new if not _is_older(s, useless)], [*cut, *expired]
+        gone = {s.path for s in removed}
+        live = [*(s for s in before.segments if s.path not in gone), *added]
+        turn = self._turn(plan, reports, live)
+        if turn.swapped is not None:
+            after = [s for s in swap(turn.swapped, live) if not _is_older(s, useless)]
+            added, removed = changes(before.segments, after)
         doc = {
             "epoch": plan.epoch,
             "routing": turn.table.to_json(),
@@ -295,16 +303,15 @@ class Driver:
         self.table = turn.table
         return removed
 
-    def _turn(self, plan: EpochPlan, reports: Sequence[UnitReport]) -> Turn:
+    def _turn(self, plan: EpochPlan, reports: Sequence[UnitReport], live: Sequence[Segment]) -> Turn:
         """What the epoch makes of the routing table: a migration goes on or comes into force, or the strategy acts."""
         assert self.loads is not None
         table, memory, records = self.table, self.memory, self.migrations
         if plan.migration is not None:
             migration = plan.migration.staged([r.stage for r in reports if r.stage is not None])
             if not plan.last:
-                return Turn(table, memory, records, migration, migration.stage)
-            target = self.strategy.from_json(migration.table)
-            return Turn(target, memory, [*records, migration.record(plan.epoch, target)][-KEPT:], None, migration.stage)
+                return Turn(table, memory, records, migration)
+            return self._in_force(plan, migration, self.strategy.from_json(migration.table), memory, records)
         records = [r.measured(table.version, self.loads) for r in records]
         if not adapts(self.strategy):
             return Turn(table, memory, records)
@@ -312,9 +319,20 @@ class Driver:
         if step.table is None:
             return Turn(table, step.memory, records)
         asked = Migration.of(self.loads, table, step)
-        if step.moves:
+        if not step.moves:
+            return Turn(step.table, step.memory, [*records, asked.record(plan.epoch, step.table)][-KEPT:])
+        small = self._untouched(asked, live)
+        shares, last = self._moving(small, live, plan.epoch)
+        if small is None or not last:
             return Turn(table, step.memory, records, asked)
-        return Turn(step.table, step.memory, [*records, asked.record(plan.epoch, step.table)][-KEPT:])
+        moved = small.staged(self.executor.move(plan, [m for m in shares.values() if m.cuts]))
+        return self._in_force(plan, moved, step.table, step.memory, records)
+
+    @staticmethod
+    def _in_force(
+        plan: EpochPlan, done: Migration, table: RoutingTable, memory: Mapping[str, Any], records: Sequence[Record]
+    ) -> Turn:
+        return Turn(table, memory, [*records, done.record(plan.epoch, table)][-KEPT:], None, done.stage)
 
     def _useless_before(self, old: int | None, mark: int | None) -> int | None:
         """Segments that end before this time may go: Theorem 1.

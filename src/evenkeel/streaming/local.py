@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from evenkeel.hashing import xxhash64
 from evenkeel.state import Segment, SegmentCache
+from evenkeel.state.migration import Stage
 from evenkeel.state.segment import ROW
 from evenkeel.streaming import due
 from evenkeel.streaming.driver import EpochPlan
+from evenkeel.streaming.moving import Moving, cut
 from evenkeel.streaming.placing import placed_by
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.unit import UnitEpoch, UnitReport
@@ -63,6 +65,9 @@ class LocalExecutor:
 
     def finish(self, plan: EpochPlan) -> list[UnitReport]:
         return self._reports
+
+    def move(self, plan: EpochPlan, shares: Sequence[Moving]) -> list[Stage]:
+        return [cut(m, self.spec, self.cache, plan.tasks[0].root, plan.epoch) for m in shares]
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
         for segment in removed:

@@ -188,6 +188,14 @@ class Mover:
         return placed_by(table.select(needed).take(pa.array(at)), row, self.spec)
 
 
+def cut(moving: Moving, spec: JoinSpec, cache: SegmentCache, root: str, epoch: int) -> Stage:
+    """A share of a migration that is done after the units of an epoch, which have stored its rows."""
+    mover = Mover(moving, spec, cache, root, epoch)
+    for segment in moving.cuts:
+        mover.cut(segment)
+    return mover.finish()
+
+
 def made_up(name: str, at: Int64) -> Int64:
     """Content hashes for rows that were stored without: a function of the segment's name and the row's place."""
     seed = xxhash64([pa.array([name])])[0]

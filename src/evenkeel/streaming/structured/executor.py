@@ -25,8 +25,10 @@ from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
 from evenkeel.state import Segment, SegmentCache
+from evenkeel.state.migration import Stage
 from evenkeel.state.segment import ROW
 from evenkeel.streaming.driver import EpochPlan
+from evenkeel.streaming.moving import Moving, cut
 from evenkeel.streaming.placing import placed_by_sql
 from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies.base import FLAGS
@@ -90,6 +92,21 @@ class SparkExecutor:
         for part, rows in self._shown().items():
             reports[part].emitted += rows
         return [reports[t.unit] for t in plan.tasks]
+
+    def move(self, plan: EpochPlan, shares: Sequence[Moving]) -> list[Stage]:
+        if not shares:
+            return []
+        assert self._results is not None
+        spec, root, epoch = self.join.spec, self.root, plan.epoch
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                done = [cut(shares[i], spec, _cache(root), root, epoch).to_json() for i in batch["id"].to_pylist()]
+                yield pa.RecordBatch.from_pydict({"stage": [json.dumps(stage) for stage in done]})
+
+        jobs = self._results.sparkSession.range(0, len(shares), 1, min(self.tasks, len(shares)))
+        done = jobs.mapInArrow(run, "stage string").collect()
+        return [Stage.from_json(json.loads(row["stage"])) for row in done]
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
         if self._folder is not None:
