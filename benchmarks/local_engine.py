@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenkeel.hashing import rehash
-from evenkeel.simulate import Distribution
+from evenkeel.simulate import Distribution, SimulationReport
 from evenkeel.simulate.distributions import draw
+from evenkeel.simulate.run import Simulation, play
 from evenkeel.state import SegmentCache
 from evenkeel.state.table import merged_schema
 from evenkeel.streaming.driver import Driver, open_state
@@ -19,7 +20,7 @@ from evenkeel.streaming.local import LocalExecutor
 from evenkeel.streaming.spec import INPUTS, JoinSpec, empty_result
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.strategies.base import Loads
-from evenkeel.types import Float64
+from evenkeel.types import Float64, Int64
 
 COLUMNS = {i: (f"{i[0]}_k", f"{i[0]}_id") for i in INPUTS}
 
@@ -48,6 +49,33 @@ def run(strategy: str, left: Distribution, right: Distribution, units: int, epoc
             assert driver.loads is not None
             out.append(driver.loads)
     return out
+
+
+class SameRows(Simulation):
+    """A simulation of the very keys that `run` draws: what differs is the engine, not the dice."""
+
+    def arrivals(self, input: str) -> Int64:
+        keys = draw(self.dists[input], self.rows[input], self.epoch, self.epochs, input == "right")
+        drawn = np.bincount(keys, minlength=int(self.grains.key[-1]) + 1)
+        first = np.searchsorted(self.grains.key, np.arange(len(drawn)))
+        out = np.zeros(len(self.grains), dtype=np.int64)
+        for key in np.flatnonzero(drawn).tolist():
+            grains = int(self.grains.of_key[first[key]])
+            parts = self.rng.multinomial(drawn[key], np.full(grains, 1 / grains))
+            out[first[key] : first[key] + grains] = parts
+        return out
+
+
+def simulated(strategy: str, left: Distribution, right: Distribution, units: int, epochs: int, rows: int
+              ) -> SimulationReport:  # fmt: skip
+    """The simulator on the keys of `run`."""
+    made = strategy_named(strategy)
+    table = made.start(INPUTS, units, {})
+    each = {i: rows for i in INPUTS}
+    return play(
+        SameRows(made, table, {"left": left, "right": right}, epochs, each),
+        SimulationReport(strategy, units, 2 * rows * epochs),
+    )
 
 
 def difference(engine: list[Loads], simulated: list[Float64]) -> float:

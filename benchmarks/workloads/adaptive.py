@@ -205,10 +205,10 @@ def _scale(results: Results) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     out: dict[str, Any] = {"seconds": seconds, "li": big.li[-1], "difference": {}}
     results.say(f"1,000 units, 10M rows: {seconds:.1f} s, LI {big.li[-1]:.2f} at last")
-    world = HotKey(0.06, None, Zipf(0.3, 20_000))
+    world = HotKey(0.2, None, Zipf(0.3, 20_000))
     for strategy in ("hash", "contrand", "one_bucket", "fastjoin", "hypercube"):
         engine = local_engine.run(strategy, world, world, 8, 10, 10_000)
-        report = simulate(strategy, world, world, units=8, epochs=10, rows=200_000)
+        report = local_engine.simulated(strategy, world, world, 8, 10, 10_000)
         out["difference"][strategy] = local_engine.difference(engine, report.work)
         results.say(f"{strategy}: simulated loads within {out['difference'][strategy]:.1%} of the engine's")
     return out

@@ -23,9 +23,10 @@ def test_state_moves_in_every_epoch(spark, feed, tmp_path):  # noqa: F811
     expected = tables[0].alias("l").join(tables[1].alias("r"), F.expr("l.name = r.name AND l.x < r.x"))
     assert_same_rows(sink.table, expected.toArrow())
     moved = query.migrations()
-    assert [m["epoch"] for m in moved] == [1, 3] and moved[0]["keys"] == 6 and moved[1]["units"] == 5
+    assert [m["epoch"] for m in moved] == [0, 1, 2, 3] and [m["units"] for m in moved] == [3, 5, 5, 3]
+    assert moved[0]["keys"] == 6 and all(m["epochs"] == 0 for m in moved)
     assert all(m["rows"] > 0 and m["bytes"] > 0 for m in moved) and moved[0]["ratio_after"] is not None
-    assert query.status()["routing_version"] == 2 and "routing 2 (since epoch 3" in query._line(query.driver.last)
+    assert query.status()["routing_version"] == 4 and "routing 4 (since epoch 3" in query._line(query.driver.last)
     state = DeltaTable(str(tmp_path / "state")).to_pyarrow_table()
     assert state.num_rows == query.status()["state_rows"]
     assert set(state["unit"].to_pylist()) <= set(range(5)) and state["_row"].null_count == 0

@@ -117,16 +117,17 @@ class Simulation:
         self.placed = {i: Placed.of(table, i, self.grains) for i in INPUTS}
         self._index: KeyIndex | None = None
 
+    def arrivals(self, input: str) -> Int64:
+        """How many rows of each grain come in this epoch."""
+        shares = _padded(self.dists[input].shares(self.epoch, self.epochs), self.grains)
+        return counts(self.grains.spread(shares), self.rows[input], self.rng)
+
     def step(self) -> Loads:
-        now = {
-            i: counts(self.grains.spread(_padded(self.dists[i].shares(self.epoch, self.epochs), self.grains)),
-                      self.rows[i], self.rng)
-            for i in INPUTS
-        }  # fmt: skip
+        now = {i: self.arrivals(i) for i in INPUTS}
         for i in INPUTS:
             self.state[i].push(now[i])
         watch = self._watch()
-        loads = Loads(self.epoch, self._loads(now, watch))
+        loads = Loads(self.epoch, self._loads(now, watch), self._limit)
         self._adapt(loads)
         self.epoch += 1
         return loads
@@ -169,9 +170,12 @@ class Simulation:
             p = self.placed[i]
             held = p.sums(p.store, self.state[i].total, self.table.units)
             looked += float(held.sum() if touched is None else held[list(touched[i])].sum())
-        limit = max(MOVED, 2 * self.row_bytes * sum(self.rows.values()))
-        epochs = ceil(looked * self.row_bytes / limit)
+        epochs = ceil(looked * self.row_bytes / self._limit)
         return epochs if epochs > 1 else 0
+
+    @property
+    def _limit(self) -> float:
+        return max(MOVED, 2 * self.row_bytes * sum(self.rows.values()))
 
     def _moves(self, table: RoutingTable) -> int:
         """Rows sent to units that did not hold them."""
@@ -200,7 +204,7 @@ class Simulation:
         return [
             UnitLoad(
                 u, _at(stored, u), _at(received, u), _at(probing, u), keys=keys[u], sample=samples[u],
-                stored_now=_at(fresh, u),
+                stored_now=_at(fresh, u), bytes={i: int(self.row_bytes * s[u]) for i, s in stored.items()},
             )
             for u in range(n)
         ]  # fmt: skip
@@ -292,9 +296,13 @@ def simulate(
     table = made.start(INPUTS, units, options or {})
     each = {i: max(1, n // epochs) for i, n in zip(INPUTS, both, strict=True)}
     run = Simulation(made, table, {"left": left, "right": right}, epochs, each, window, seed, row_bytes)
-    report = SimulationReport(strategy, units, sum(each.values()) * epochs)
+    return play(run, SimulationReport(strategy, units, sum(each.values()) * epochs), optimum)
+
+
+def play(run: Simulation, report: SimulationReport, optimum: bool = False) -> SimulationReport:
+    """Run all epochs, and write them down."""
     holders = {i: np.unique(p.unit[p.store]) for i, p in run.placed.items()}
-    for _ in range(epochs):
+    for _ in range(run.epochs):
         version = run.table.version
         moved = run.moved
         loads = run.step()

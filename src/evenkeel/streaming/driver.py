@@ -245,14 +245,17 @@ class Driver:
         stay = {s.path: s.unit for s in live if s.path not in done and s.unit not in touched[s.input]}
         return migration.staged([Stage(owners=stay)])
 
+    def _limit(self, live: Sequence[Segment], epoch: int) -> int:
+        """Bytes that a migration may look at in one epoch."""
+        return max(self.moved, 2 * sum(s.size for s in live if s.epoch == epoch))
+
     def _moving(
         self, migration: Migration | None, live: Sequence[Segment], epoch: int
     ) -> tuple[dict[int, Moving], bool]:
         """Each unit's share of the migration, and whether that is all of it; `epoch` brought the newest segments."""
         if migration is None:
             return {}, False
-        added = sum(s.size for s in live if s.epoch == epoch)
-        chosen, last = choose(live, migration.stage, max(self.moved, 2 * added))
+        chosen, last = choose(live, migration.stage, self._limit(live, epoch))
         seconds = {u.unit: u.seconds for u in self.loads.units} if self.loads is not None else {}
         shares = share(chosen, sorted(range(self.table.units), key=lambda u: (seconds.get(u, 0.0), u)))
         target = self.strategy.from_json(migration.table)
@@ -274,9 +277,10 @@ class Driver:
         added = [s for r in reports for s in r.added if not _is_older(s, useless)]
         removed = [s for r in reports for s in r.removed] + expired
         totals = progress.get("totals", {})
-        self.loads = Loads(plan.epoch, [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)])
         gone = {s.path for s in removed}
         live = [*(s for s in before.segments if s.path not in gone), *added]
+        units = [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)]
+        self.loads = Loads(plan.epoch, units, self._limit(live, plan.epoch))
         turn = self._turn(plan, reports, live)
         if turn.swapped is not None:
             after = [s for s in swap(turn.swapped, live) if not _is_older(s, useless)]

@@ -4,7 +4,7 @@
     LI                   heaviest load / lightest load, so always finite and at least 1           equation (2)
     arrival rate         the mean over epochs, newer ones weighing more; a jump that noise does not explain is
                          believed at once
-    decision             made `patience` epochs in a row, or so plain that noise cannot be its cause
+    decision             made `patience` epochs in a row, or beyond what chance can do
     gain                 pays if what the heaviest unit saves in `payback` epochs is more than what is moved costs
     temporal skew        the keys that probe now are keys that came only now: history says nothing about them
 
@@ -90,16 +90,29 @@ def rates(before: Sequence[float] | None, now: Float64) -> Float64:
     return np.where(changed, now, DECAY * now + (1 - DECAY) * old)
 
 
-def confirmed(li: float, theta: float, times: int, patience: int) -> bool:
-    """Whether to act on an imbalance seen `times` epochs in a row; beyond the square of the threshold, at once."""
-    return li > theta and (times >= patience or li > theta**2)
+def noise(rows: Float64) -> float:
+    """The LI that units of equal load would show by chance alone, three standard deviations either way."""
+    deviations = float(np.sqrt(max(1.0, rows.mean()))) if len(rows) else 1.0
+    return (deviations + 3.0) / max(deviations - 3.0, 0.5)
 
 
-def pays(before: Float64, after: Float64, received: Float64, moved: Float64, payback: float) -> bool:
+def confirmed(li: float, threshold: float, chance: float, times: int, patience: int) -> bool:
+    """Whether to act on an imbalance seen `times` epochs in a row; one that is more than chance, at once."""
+    return li > threshold and (times >= patience or li > chance)
+
+
+def least_gain(rows: float) -> float:
+    """The part of the heaviest load that a move has to save: more than chance gave to a unit probed by so many rows."""
+    return float(max(GAIN, 3.0 / np.sqrt(max(rows, 1.0))))
+
+
+def pays(
+    before: Float64, after: Float64, received: Float64, moved: Float64, payback: float, least: float = GAIN
+) -> bool:
     """`moved` are rows that leave or reach each unit; the busiest one sets the pace of the move."""
     worst = int(np.argmax(before))
     saved = 1.0 - float(after.max()) / float(before[worst])
-    return saved >= GAIN and saved * float(received[worst]) * payback >= MOVED_ROW * float(moved.max(initial=0.0))
+    return saved >= least and saved * float(received[worst]) * payback >= MOVED_ROW * float(moved.max(initial=0.0))
 
 
 def fresh_share(units: Sequence[UnitLoad]) -> float:

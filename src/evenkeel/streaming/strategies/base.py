@@ -158,6 +158,8 @@ class Loads:
 
     epoch: int
     units: Sequence[UnitLoad]
+    budget: float = float("inf")
+    """Bytes of segments that can be looked at for a table to be in force at once."""
 
     @property
     def heaviest(self) -> UnitLoad | None:

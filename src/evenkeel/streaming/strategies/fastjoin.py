@@ -11,6 +11,8 @@ hashing, and with no skew it stays that; a biclique of separate units would do t
 Invariant: each move lowers the load of the heaviest unit and lifts no unit to where that was.
 Cost: an adaptation is O(moves * (keys reported + slots a unit)); no epoch without one costs more than O(units).
 Loads are planned for as they will be when the new table is in force, a few epochs on.
+Units lose rows only as far as their bytes can be moved at once, the heaviest first: a table in force now beats a better
+one that takes many epochs to move to, and the next epoch goes on from there.
 Source: FastJoin, sections III and IV; cutting keys, slots and looking ahead are ours.
 """
 
@@ -28,16 +30,16 @@ from evenkeel.streaming.monitor import SideLoads
 from evenkeel.streaming.strategies.base import Loads, RoutingTable, Step, Watch
 from evenkeel.streaming.strategies.key_selection import Annealing, Pair, greedy_fit, sa_fit
 from evenkeel.streaming.strategies.keyed import KeyedTable
-from evenkeel.types import Float64
+from evenkeel.types import Float64, Int64
 
 DEFAULTS = {
     "theta": 2.2,
-    "goal": 1.35,
+    "goal": 1.25,
     "gap": 1e-4,
     "moves": 8.0,
     "patience": 2.0,
     "payback": 64.0,
-    "ahead": 4.0,
+    "ahead": 3.0,
     "keys": 24.0,
     "sa": 0.0,
     "T": 1.0,
@@ -53,17 +55,19 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
-MOVES = 1_000
+MOVES = 400
 """Reliefs in one adaptation at the most, however many units there are; the next goes on from there."""
-CLEARINGS = 100
+CLEARINGS = 32
 """And how often that is tried in one adaptation; it is the one step that costs more with more units."""
 CUTS = 4
 """How many of a unit's heaviest keys are tried to be cut."""
 STUCK = 16
 """How many units in a row that nothing relieves end the search."""
-LAG = 2
+REST = 4.0
+"""Doublings of the epochs to wait when moves do not help, at the most."""
+LAG = 1
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
-SOON = 0.85
+SOON = 0.7
 """And acted on when it is this near to the threshold."""
 
 
@@ -74,14 +78,21 @@ class Side:
     stored: Float64
     probing: Float64
     slots: list[int]
-    keys: dict[int, list[int]]
+    keys: dict[int, Int64]
+    """By key, its one unit or that of each part."""
     parts: int
     slot_stored: Float64
     slot_probing: Float64
     held: list[dict[int, tuple[float, float]]]
     """By unit, the keys that are items of their own: (rows held there, rows probing there)."""
-    of_unit: list[list[int]] = field(default_factory=list)
-    moved: Float64 = field(default_factory=lambda: np.zeros(0))
+    of_unit: list[list[int]]
+    moved: Float64
+    size: Float64
+    """Bytes of each unit."""
+    budget: float = float("inf")
+    """Bytes of units that lose rows, at the most."""
+    sources: set[int] = field(default_factory=set)
+    """Units that lose rows."""
 
     @property
     def loads(self) -> Float64:
@@ -91,7 +102,17 @@ class Side:
         return replace(
             self, stored=self.stored.copy(), probing=self.probing.copy(), slots=list(self.slots), keys=dict(self.keys),
             held=[dict(h) for h in self.held], of_unit=[list(u) for u in self.of_unit], moved=self.moved.copy(),
+            sources=set(self.sources),
         )  # fmt: skip
+
+    @property
+    def spent(self) -> float:
+        return float(self.size[list(self.sources)].sum())
+
+    def may_lose(self, *units: int) -> bool:
+        """Whether these units can lose rows, too."""
+        more = {*units} - self.sources
+        return self.spent + float(self.size[list(more)].sum()) <= self.budget
 
     def pair(self, i: int, j: int) -> Pair:
         return Pair(self.stored[i] + 1, self.probing[i] + 1, self.stored[j] + 1, self.probing[j] + 1)
@@ -112,23 +133,19 @@ class Side:
             self.of_unit[j].append(name)
             for key in self.held[i]:
                 if key not in self.keys and key % len(self.slots) == name:
-                    self.keys[key] = [i]
+                    self.keys[key] = np.array([i])
             self.slots[name] = j
             return
         self.give(name, i, j, self.share(name, i))
 
-    def units_of(self, key: int) -> list[int]:
-        return self.keys.get(key) or [self.slots[key % len(self.slots)]]
-
-    def parts_of(self, key: int) -> list[int]:
-        """The unit of each part of a key, moved whole or not."""
-        units = self.units_of(key)
-        return list(units) if len(units) == self.parts else units * self.parts
+    def units_of(self, key: int) -> Int64:
+        units = self.keys.get(key)
+        return np.array([self.slots[key % len(self.slots)]]) if units is None else units
 
     def share(self, key: int, unit: int) -> int:
         """How many parts of a key a unit that holds it has."""
         units = self.units_of(key)
-        return self.parts if len(units) == 1 else units.count(unit)
+        return self.parts if len(units) == 1 else int(np.count_nonzero(units == unit))
 
     def give(self, key: int, i: int, j: int, count: int) -> None:
         """So many of the parts of a key that i holds go to j."""
@@ -143,13 +160,10 @@ class Side:
         if key not in self.held[j]:
             self.probing[j] += probing
         self.held[j][key] = self.held[j].get(key, (0.0, 0.0))[0] + rows, probing
-        if count == self.parts:
-            self.keys[key] = [j]
-            return
-        units = self.parts_of(key)
-        for n in [n for n, u in enumerate(units) if u == i][:count]:
-            units[n] = j
-        self.keys[key] = [j] if units.count(j) == self.parts else units
+        old = self.units_of(key)
+        units = np.full(self.parts, old[0]) if len(old) == 1 else old.copy()
+        units[np.flatnonzero(units == i)[:count]] = j
+        self.keys[key] = units[:1] if (units == units[0]).all() else units
 
     def _shift(self, i: int, j: int, stored: float, probing: float) -> None:
         self.stored[i] -= stored
@@ -158,6 +172,8 @@ class Side:
         self.probing[j] += probing
         self.moved[i] += stored
         self.moved[j] += stored
+        if stored:
+            self.sources.add(i)
 
     def cut(self, i: int, j: int) -> bool:
         """Share a key of i with j so that their loads meet; whether there was one to share."""
@@ -214,6 +230,8 @@ class Side:
 
     def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None, evictions: int) -> Side | None:
         """This side, or a copy of it where a unit was cleared first, with i lighter; None if nothing helps."""
+        if not self.may_lose(i):
+            return None
         names, stored, probing = self.items(i)
         loads = self.loads
         targets = [j for j in self.targets(i) if loads[i] > goal * loads[j]]
@@ -229,6 +247,8 @@ class Side:
             if len(chosen) or self.cut(i, j):
                 return self
         for j in targets[:evictions]:
+            if not self.may_lose(i, j):
+                continue
             other = self.copied()
             if other.evict(i, j) and other.cut(i, j):
                 return other
@@ -294,24 +314,35 @@ class FastJoin:
             kept["over"][input] = int(memory.get("over", {}).get(input, 0)) + 1 if li > limit else 0
             sides[input] = now, rate, li
         over = kept["over"]
-        act = any(monitor.confirmed(li, limit, over[i], patience) for i, (_, _, li) in sides.items())
-        for input, (now, rate, li) in sides.items():
+        act = any(
+            monitor.confirmed(li, limit, monitor.noise(now.probing), over[i], patience)
+            for i, (now, _, li) in sides.items()
+        )
+        worst = max(float(now.loads.max() / now.loads.mean()) for now, _, _ in sides.values())
+        kept["rest"], wait = _rest(memory.get("rest"), worst, s["theta"])
+        act = act and not wait
+        sizes = [n for u in loads.units for n in u.bytes.values()]
+        budget = max(loads.budget, 2 * max(sizes, default=0))  # of large units two at a time, whatever that takes
+        for input, (now, rate, li) in sorted(sides.items(), key=lambda side: -side[1][2]):
             if sorted_arrival or not act or not over[input]:
                 continue
-            side = _side(table, loads, input, now, rate, s["ahead"])
+            side = _side(table, loads, input, now, rate, s["ahead"], budget)
             before = side.loads
             annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
             side = balance(side, s["goal"], min(MOVES, int(s["moves"] * table.units)), s["gap"], annealing)
             received = now.growth + now.probing
-            if not monitor.pays(before, side.loads, received, side.moved, s["payback"]):
+            even = li > s["theta"] >= monitor.imbalance(side.loads)
+            least = 0.0 if even else monitor.least_gain(rate[int(np.argmax(before))])
+            if not monitor.pays(before, side.loads, received, side.moved, s["payback"], least):
                 continue
             slots[input] = tuple(side.slots)
-            keys[input] = {k: tuple(u) for k, u in side.keys.items()}
+            keys[input] = {k: tuple(u.tolist()) for k, u in side.keys.items()}
+            budget -= side.spent
             after = monitor.imbalance(side.loads)
             reasons.append(f"{input}: LI {li:.1f} to {after:.1f}")
         new = table.changed(slots, keys, table.units)
         if reasons and (new.slots != table.slots or new.keys != table.keys):
-            return Step(kept | {"over": {}}, new, "; ".join(reasons))
+            return Step(kept | {"over": {}, "rest": {**kept["rest"], "asked": worst}}, new, "; ".join(reasons))
         return Step(kept, reason="keys come in order: moving them would chase the past" if sorted_arrival else "")
 
 
@@ -320,13 +351,35 @@ def _settings(table: RoutingTable) -> dict[str, float]:
     return DEFAULTS | dict(table.settings)
 
 
-def _side(table: KeyedTable, loads: Loads, input: str, now: SideLoads, rate: Float64, ahead: float) -> Side:
+def _rest(before: Mapping[str, float] | None, worst: float, theta: float) -> tuple[dict[str, float], bool]:
+    """What to remember of moves that did not lower the heaviest over the mean load, and whether to wait.
+
+    From the second in a row on, each doubles the epochs until the next, unless loads have changed since: what no table
+    can balance is not chased.
+    """
+    asked, times, left = ((before or {}).get(k, 0.0) for k in ("asked", "times", "left"))
+    same = asked * (1 - monitor.GAIN) < worst < asked / (1 - monitor.GAIN)
+    if same and left:
+        return {"asked": asked, "times": times, "left": left - 1}, left > 1
+    if same and worst > theta:
+        times = min(times + 1, REST)
+        left = 2.0 ** (times - 1) if times > 1 else 0.0
+        return {"asked": asked, "times": times, "left": left}, left > 0
+    return {"asked": 0.0, "times": 0.0, "left": 0.0}, False
+
+
+def _side(
+    table: KeyedTable, loads: Loads, input: str, now: SideLoads, rate: Float64, ahead: float, budget: float
+) -> Side:
     """The side as it will be `ahead` epochs on, cut into items: reported keys that stand out, and slots."""
     stored = now.stored + ahead * now.growth
+    size = np.zeros(table.units)
+    for u in loads.units:
+        size[u.unit] = u.bytes.get(input, 0)
     side = Side(
-        stored, rate.copy(), list(table.slots[input]), {k: list(u) for k, u in table.keys[input].items()},
+        stored, rate.copy(), list(table.slots[input]), {k: np.array(u) for k, u in table.keys[input].items()},
         table.parts, np.zeros(len(table.slots[input])), np.zeros(len(table.slots[input])),
-        [{} for _ in range(table.units)], [[] for _ in range(table.units)], np.zeros(table.units),
+        [{} for _ in range(table.units)], [[] for _ in range(table.units)], np.zeros(table.units), size, budget,
     )  # fmt: skip
     for slot, unit in enumerate(side.slots):
         side.of_unit[unit].append(slot)

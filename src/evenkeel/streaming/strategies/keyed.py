@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,18 @@ class KeyedTable:
         return tuple(self.slots.values())
 
     def touched(self, after: object) -> Mapping[str, frozenset[int]] | None:
-        if not isinstance(after, KeyedTable) or any(len(s) != len(after.slots[i]) for i, s in self.slots.items()):
+        if not isinstance(after, KeyedTable) or self.parts != after.parts:
+            return None
+        if any(len(s) != len(after.slots[i]) for i, s in self.slots.items()):
             return None
         out = {}
         for i, slots in self.slots.items():
             units = {a for a, b in zip(slots, after.slots[i], strict=True) if a != b}
             for key in {*self.keys[i], *after.keys[i]}:
-                if self.stored(i, key) != after.stored(i, key):
-                    units |= {*self.stored(i, key)}
+                now, then = self.stored(i, key), after.stored(i, key)
+                if now != then:
+                    whole = now * self.parts if len(now) == 1 else now
+                    units |= {a for a, b in zip(whole, cycle(then), strict=False) if a != b}
             out[i] = frozenset(units)
         return out
 
