@@ -112,8 +112,8 @@ def test_strategies_that_adapt(strategy, data):
 @given(data=st.data())
 def test_auto(data):
     """What it begins with stores no content hash; what it becomes needs one."""
-    case = data.draw(st.sampled_from(["equi", "band"]))
-    spec = spec_of(CASES[case])
+    case = data.draw(st.sampled_from(["equi", "band", "theta"]))
+    spec = spec_of(CASES[case], window=WINDOWS["sliding"] if case == "theta" else None)
     strategy, _ = choose("auto", spec, 3, 3)
     root = tempfile.mkdtemp(prefix="evenkeel-test-")
     try:
@@ -123,6 +123,18 @@ def test_auto(data):
         assert_same_rows(stream.results(), oracle(stream)[0])
     finally:
         shutil.rmtree(root)
+
+
+def test_auto_becomes_a_matrix(tmp_path):
+    """In a window, when rows cost more to send than there are pairs to find."""
+    spec = spec_of(CASES["theta"], window=WINDOWS["sliding"])
+    strategy, _ = choose("auto", spec, 6, 6)
+    stream = Stream(str(tmp_path / "state"), CASES["theta"], spec, strategy, units=6)
+    for e in range(6):
+        row = {"k": 1, "s": "a", "x": 0, "f": 0.0, "t": e, "n": e}
+        stream.feed({"left": [row] * 5, "right": [row | {"s": "b" if e > 3 else "a"}] * 3})
+    assert stream.driver.table.strategy == "adaptive_one_bucket"
+    assert_same_rows(stream.results(), oracle(stream)[0])
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -44,6 +44,8 @@ def _auto(spec: JoinSpec, elastically: bool, few: bool) -> Strategy:
         return strategy_named("fastjoin") if elastically else Auto(strategy_named("hash"), _adaptive("fastjoin"))
     if spec.bands and not elastically:
         return Auto(strategy_named("random"), _adaptive("adaptive_equi_weight"), _band(spec))
+    if spec.window.kind != "none" and not elastically:  # a matrix keeps copies: only where rows expire
+        return Auto(strategy_named("random"), _adaptive("adaptive_one_bucket"))
     return strategy_named("random")
 
 

@@ -2,7 +2,8 @@
 
     an equality    hash: every row once           heaviest / mean work above SKEW             -> for skewed keys
     a band         random: stored once, any data  fewer pairs than rows sent to find them     -> by ranges
-    neither        random, and it stays that
+    neither        random: the same               the same, in a window                       -> a matrix, fewer copies sent
+    and no window  random, and it stays that
 
 A change takes PATIENCE epochs in a row that ask for it, and happens once.
 Invariant: the routing table says whose it is; memory belongs to the strategy of the table in force.
@@ -50,7 +51,7 @@ class Auto:
     def adapt(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any]) -> Step:
         if table.strategy == self.then.name:
             return self.then.adapt(table, loads, memory)
-        why = _few_pairs(loads) if self.then.needs_band else _skewed(loads)
+        why = _skewed(loads) if self.then.needs_equality else _few_pairs(loads)
         times = int(memory.get("times", 0)) + 1 if why else 0
         if times < PATIENCE:
             return Step({"times": times})
