@@ -28,7 +28,7 @@ from evenkeel.testing.forced import Forced
 
 KINDS = {
     "keys": Forced(("hash", 3)),
-    "units": Forced(("hash", 2), ("hash", 5), ("hash", 1)),
+    "units": Forced(("hash", 2), ("hash", 16), ("hash", 3)),
     "all": Forced(("hash", 3), ("contrand", 4), ("one_bucket", 6), ("random", 2), ("one_bucket", 4)),
 }
 APART = Forced(("random", 3), ("one_bucket", 6), ("one_bucket", 2), ("random", 5))

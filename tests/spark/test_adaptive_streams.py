@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
+from tests.adapted import ADAPTIVE, INPUTS, reached, rows
 from tests.spark.test_stream_join import NOW, feed, run  # noqa: F401
 
 import evenkeel as ek
@@ -49,3 +50,24 @@ def test_exceptions_are_found_and_nothing_else_is(spark, count):
     for r in got:
         mine = ways.get(r["key"])
         assert r["w"] == ([-1] if mine is None else list(mine[r["row"] % len(mine)]))
+
+
+@pytest.mark.parametrize("strategy", ADAPTIVE, ids=lambda s: s.name)
+def test_spark_places_rows_as_numpy_does(spark, strategy):
+    """By the last of the tables that a strategy reaches, exceptions included."""
+    for world in ("zipf", "flips"):
+        table = reached(strategy, world, 5, 3)[-1][1]
+        key, row, position = rows(300, 8)
+        frame = spark.createDataFrame(
+            list(zip(range(300), key.tolist(), row.tolist(), position.tolist(), strict=True)),
+            "n int, key bigint, row bigint, position double",
+        )
+        for input in INPUTS:
+            sql = table.place_sql(input, "key", "row", "position")
+            special = table.exceptions.get(input, {})
+            if special:
+                sql = with_exceptions(special, "key", "row", sql)
+            got = frame.select("n", F.explode(F.expr(sql)).alias("code")).toArrow()
+            placed = table.place(input, key, row, position)
+            wanted = sorted(zip(placed.row.tolist(), placed.codes.tolist(), strict=True))
+            assert sorted(zip(got["n"].to_pylist(), got["code"].to_pylist(), strict=True)) == wanted, (world, input)
