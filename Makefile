@@ -23,7 +23,7 @@ demo: setup ## see a skewed join before and after
 	$(WITH_JAVA) $(BIN)/evenkeel demo $(ARGS)
 
 test: lint check-layers ## lint, check the layers, run every test
-	$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check src tests benchmarks tools

@@ -22,6 +22,14 @@ settings.register_profile(
 settings.load_profile("evenkeel")
 
 
+LONGEST = ("test_executor_loss.py", "test_connect.py", "test_two_way.py", "test_ranges.py", "test_stream_kill.py")
+"""Files that take minutes begin first, so that no process waits for the other at the end."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 def pytest_report_header() -> str:
     return f"evenkeel: seed {SEED}, hypothesis derandomized"
 
