@@ -2,7 +2,7 @@
 
     an equality    hash: every row once           heaviest / mean work above SKEW             -> for skewed keys
     a band         random: stored once, any data  fewer pairs than rows sent to find them     -> by ranges
-    neither        random: the same               the same, in a window                       -> a matrix, fewer copies sent
+    neither        random: the same               the same, in a window                       -> a matrix
     and no window  random, and it stays that
 
 A change takes PATIENCE epochs in a row that ask for it, and happens once.
