@@ -95,6 +95,17 @@ def test_theta(spark, interpreted, how, seed):
         assert_same_rows(ek.join(*frames, on, how, scheme=scheme, workers=WORKERS), expected)
 
 
+def test_names_that_are_alike(spark, interpreted, seed):
+    """A function of both sides: nothing to route by, so every pair is looked at once."""
+    names = ["anna", "ana", "hanna", "hannah", "otto", "ottó", "", None, "bob", "bobby"]
+    left, right = (pa.table({"name": names[i:] * 2, "id": range(2 * len(names[i:]))}) for i in (0, 3))
+    frames = [spark.createDataFrame(t) for t in (left, right)]
+    on = "levenshtein(l.name, r.name) < 3"
+    for how in ("inner", "full", "left_anti"):
+        expected = duck_join(left, right, on, how)
+        assert_same_rows(ek.join(*frames, on, how, workers=WORKERS), expected)
+
+
 SHAPES = {
     "uniform": (list(range(0, 90, 2)), list(range(0, 90, 3))),
     "sorted and reversed": (list(range(40)), list(range(40, 0, -1))),

@@ -15,7 +15,7 @@ from evenkeel.schemes.coarsening import SampleMatrix
 from evenkeel.schemes.equi_weight import buckets, input_sample_size, output_sample_size
 from evenkeel.schemes.m_bucket import cover
 from evenkeel.schemes.one_bucket import best_stripes
-from evenkeel.schemes.ranges import candidates, equal_depth
+from evenkeel.schemes.ranges import RangeLayout, candidates, equal_depth
 from evenkeel.schemes.slices import TOLERANCE, column_slices, row_slices
 from evenkeel.spark.exchange import tree_levels
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
@@ -259,3 +259,13 @@ def test_sample_sizes():
     assert output_sample_size(0) == output_sample_size(100) == 1063
     for cells in (600, 1063, 10_000, 200_000):
         assert output_sample_size(cells) >= max(1063, cells)
+
+
+@pytest.mark.parametrize(("reach", "by_ranges"), [(50, True), (99, True), (101, False), (400, False)])
+def test_many_pairs_a_row_are_left_to_one_bucket(reach, by_ranges):
+    """From a hundred pairs for each row of either side on: 20,000 rows a side at 0, 1, 2 ... and a band of `reach`."""
+    rows = 20_000
+    stats = RangeStats(axis(range(rows)), axis(range(rows)), -float(reach), float(reach), 0.0)
+    assert (stats.pairs.value > 100 * 2 * rows) is not by_ranges
+    layout = scheme_named("equi_weight").fit(Problem(sizes(rows, rows), "inner", 8, False, ranges=stats))
+    assert isinstance(layout, RangeLayout) is by_ranges
