@@ -6,8 +6,8 @@
 
 The first relation streams through hash tables of the others, so a result between two joins is never stored, sorted
 or shuffled: that is what makes cyclic queries, such as triangles, bearable. A relation too large for a hash table in
-its heaviest region is merged instead, which can spill; so are those after the eighth, because Spark gives every hash
-table at least one page, and a task has about sixteen.
+its heaviest region is merged instead, which can spill; so are those after the third, because Spark gives every hash
+table at least one page, and a task has four to sixteen.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from evenkeel.spark.multi_exchange import cell_of, exchanged, routed
 _SMALL = (T.ByteType, T.ShortType, T.IntegerType)
 MOST_BUILT = 128 * 2**20
 """Bytes of a relation in its heaviest region up to which Spark is asked for a hash table."""
-MOST_TABLES = 8
-"""Hash tables in one task; a page of memory each, of which a task has its share of the heap / 16."""
+MOST_TABLES = 3
+"""Hash tables in one task. Each takes a page that cannot be spilled, and a task has 8 to 16 pages, half of them where
+cached data fill their share of the memory: so many leave one for what is merged, which can spill."""
 
 
 def join_cells(bound: BoundQuery, plan: MultiWay) -> DataFrame:
