@@ -15,8 +15,9 @@ from evenkeel.simulate.distributions import draw
 from evenkeel.simulate.run import Simulation, play
 from evenkeel.state import SegmentCache
 from evenkeel.state.table import merged_schema
-from evenkeel.streaming.driver import Driver, open_state
+from evenkeel.streaming.driver import Driver
 from evenkeel.streaming.local import LocalExecutor
+from evenkeel.streaming.opening import open_state
 from evenkeel.streaming.spec import INPUTS, JoinSpec, empty_result
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.strategies.base import Loads

@@ -13,8 +13,9 @@ import pyarrow as pa
 from evenkeel.hashing import xxhash64
 from evenkeel.state import SegmentCache
 from evenkeel.state.table import merged_schema
-from evenkeel.streaming.driver import Driver, open_state
+from evenkeel.streaming.driver import Driver
 from evenkeel.streaming.local import LocalExecutor
+from evenkeel.streaming.opening import open_state
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec, empty_result
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.windows import Window

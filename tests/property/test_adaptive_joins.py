@@ -125,6 +125,17 @@ def test_auto(data):
         shutil.rmtree(root)
 
 
+def test_segments_cut_at_once_leave_the_cache(tmp_path):
+    """Written and cut in one epoch, they are in no commit that could take them out."""
+    stream = Stream(str(tmp_path / "state"), CASES["equi"], spec_of(CASES["equi"]), KINDS["units"])
+    for e in range(4):
+        rows = [{"k": k, "s": "a", "x": 0, "f": 0.0, "t": 0, "n": e} for k in range(20)]
+        stream.feed({"left": rows, "right": rows})
+    cache = stream.driver.executor.cache
+    live = {cache._file(s.path).name for s in stream.driver.state.snapshot.segments}
+    assert {f.name for f in cache.folder.iterdir()} <= live
+
+
 def test_auto_becomes_a_matrix(tmp_path):
     """In a window, when rows cost more to send than there are pairs to find."""
     spec = spec_of(CASES["theta"], window=WINDOWS["sliding"])

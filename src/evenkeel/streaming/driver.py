@@ -19,7 +19,6 @@ Time is passed in. A test may stop the loop at any step through `on_step`.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from evenkeel.state.migration import Stage, changes, choose, share, swap
 from evenkeel.streaming.due import Asking, Due, asking
 from evenkeel.streaming.migrations import KEPT, Migration, Record
 from evenkeel.streaming.moving import Diff, Moving
-from evenkeel.streaming.spec import INPUTS, JoinSpec, check_same
+from evenkeel.streaming.spec import INPUTS, JoinSpec
 from evenkeel.streaming.strategies import Loads, RoutingTable, Strategy
 from evenkeel.streaming.strategies.auto import Auto
 from evenkeel.streaming.strategies.base import Options, Tells, UnitLoad, Watch, adapts
@@ -282,7 +281,9 @@ class Driver:
         units = [_load(r, t.segments) for r, t in zip(reports, plan.tasks, strict=True)]
         self.loads = Loads(plan.epoch, units, self._limit(live, plan.epoch))
         turn = self._turn(plan, reports, live)
+        unused: list[Segment] = []
         if turn.swapped is not None:
+            unused = [s for s in added if s.path in turn.swapped.cut]
             after = [s for s in swap(turn.swapped, live) if not _is_older(s, useless)]
             added, removed = changes(before.segments, after)
         doc = {
@@ -305,7 +306,7 @@ class Driver:
         self.on_step("adapted", plan.epoch)
         self.state.commit(plan.epoch, added, removed, doc)
         self.table = turn.table
-        return removed
+        return [*removed, *unused]
 
     def _turn(self, plan: EpochPlan, reports: Sequence[UnitReport], live: Sequence[Segment]) -> Turn:
         """What the epoch makes of the routing table: a migration goes on or comes into force, or the strategy acts."""
@@ -368,34 +369,6 @@ class Driver:
             next((r for r in self.migrations if r.epoch == plan.epoch), None),
             list(reports),
         )
-
-
-def open_state(
-    root: str, spec: JoinSpec, strategy: str, units: int | str, options: Options, schema: Any, query: str
-) -> StateTable:
-    """The state at `root`, made if there is none, refused if it was written for another join."""
-    now = _plain({"spec": spec.to_json(), "strategy": strategy, "units": units, "options": dict(options)})
-    state = StateTable.find(root)
-    if state is None:
-        return StateTable.create(root, schema, {"query": query, **now})
-    before = state.description
-    check_same(before["spec"], now["spec"])
-    if before["units"] != now["units"]:
-        raise StateMismatch.changed("number of units", before["units"], now["units"])
-    if (before["strategy"], before["options"]) != (now["strategy"], now["options"]):
-        raise StateMismatch.changed("strategy", _named(before), _named(now))
-    state.writable()
-    return state
-
-
-def _named(doc: Mapping[str, Any]) -> str:
-    options = ", ".join(f"{k}={v}" for k, v in doc["options"].items())
-    return f"{doc['strategy']}({options})" if options else str(doc["strategy"])
-
-
-def _plain(doc: dict[str, Any]) -> dict[str, Any]:
-    """As it comes back from JSON."""
-    return dict(json.loads(json.dumps(doc)))
 
 
 def _is_older(s: Segment, time: int | None) -> bool:

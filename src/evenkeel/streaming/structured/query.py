@@ -21,8 +21,9 @@ from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, Stream
 from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
 from evenkeel.streaming.choice import choose
-from evenkeel.streaming.driver import MOVED, Driver, EpochReport, open_state
+from evenkeel.streaming.driver import MOVED, Driver, EpochReport
 from evenkeel.streaming.migrations import Record
+from evenkeel.streaming.opening import open_state
 from evenkeel.streaming.strategies import Strategy
 from evenkeel.streaming.strategies.base import Options, adapts
 from evenkeel.streaming.structured.agg import Aggregate
