@@ -99,6 +99,90 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert not (path / MARKER).exists() and not list(path.glob("*0123456789ab"))
 
 
+COMPACT_AND_DIE = """
+import os, signal, sys
+import pyarrow as pa
+import evenkeel as ek
+from evenkeel.bucketed.store import Store
+
+path, step, when = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+def dying(done):
+    global when
+    if done == step:
+        when -= 1
+        if when == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(name):
+    real = getattr(Store, name)
+    def act(*args):
+        dying(f"before {name}")
+        out = real(*args)
+        dying(f"after {name}")
+        return out
+    setattr(Store, name, act)
+
+for name in ("sum_up", "describe", "commit", "drop", "end"):
+    watched(name)
+
+class Here:
+    \"\"\"Runs the tasks of a compaction in this process: killing it kills them in the middle of their work.\"\"\"
+    def range(self, start, end, step, parts):
+        self.ids = pa.RecordBatch.from_pydict({"id": list(range(start, end))})
+        return self
+    def mapInArrow(self, each, fields):
+        self.each = each
+        return self
+    def toArrow(self):
+        return pa.Table.from_batches(self.each(iter([self.ids])))
+
+ek.bucketed.compact(Here(), path, progress=dying)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "when", "merged"),
+    [
+        ("announced", 1, False),
+        ("before sum_up", 2, False),
+        ("after describe", 1, False),
+        ("placed", 1, False),
+        ("before commit", 1, False),
+        ("after commit", 1, True),
+        ("before drop", 1, True),
+        ("before end", 1, True),
+    ],
+)
+def test_compaction_killed_outright(spark, frames, tmp_path, step, when, merged):
+    """SIGKILL in a compaction, between two shards and at every step: no row changes, and the next one finishes it."""
+    path, both = tmp_path / "t", pa.concat_tables([OLD, NEW])
+    ek.bucketed.write(frames["old"], path, "k", buckets=2)
+    ek.bucketed.write(frames["new"], path, "k", mode="append")
+    (path / "_staging-0123456789ab").mkdir()  # so that the one that dies has something to remove
+    before = ek.bucketed.open_table(path).meta
+    command = [sys.executable, "-c", COMPACT_AND_DIE, str(path), step, str(when)]
+    died = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    now = ek.bucketed.open_table(path).meta
+    assert (now.generation > before.generation) is merged
+    assert_same_rows(rows(path), both)
+    matching = [r for r in _tuples(both) if r[0] is not None]
+    assert_same_rows(ek.bucketed.join(spark, path, path, how="left_semi"), matching)
+    done = ek.bucketed.compact(spark, path)
+    assert all(len(u.files) == 1 for u in done.meta.units)
+    assert_same_rows(rows(path), both)
+    ek.bucketed.write(frames["new"], path, "k", buckets=2, mode="overwrite")
+    ek.bucketed.write(frames["new"], path, "k", buckets=2, mode="overwrite")
+    kept = ek.bucketed.open_table(path).meta
+    left = {p.name for p in path.iterdir()} - {FILE}
+    assert left == {f.path.split("/")[0] for f in kept.files} | set(kept.retired), "what it left is gone"
+
+
+def _tuples(table):
+    return [tuple(r.values()) for r in table.to_pylist()]
+
+
 class Recorder:
     """Copies of a table's folder before and after everything that a writer does to it: what a SIGKILL there leaves."""
 

@@ -13,6 +13,7 @@ from evenkeel.streaming.strategies.adaptive_one_bucket import AdaptiveOneBucket,
 from evenkeel.streaming.strategies.base import KeyLoad, Loads, UnitLoad
 from evenkeel.streaming.strategies.hypercube import CubeTable, Grid, HyperCube, KeyRows, desired, resized
 from evenkeel.streaming.strategies.key_selection import Annealing, Pair, greedy_fit, sa_fit
+from evenkeel.streaming.strategies.relief import Side
 from evenkeel.streaming.strategies.reservoir import MOST, Reservoir
 
 
@@ -72,6 +73,37 @@ class TestFastJoin:
         if i != j and after.min() > 0:
             assert after.max() <= before.max() + 1e-6
             assert after.min() >= before.min() - 1e-6
+
+    @settings(max_examples=80)
+    @given(
+        units=loads_of_units, rows=st.integers(1, 3000), probes=st.integers(1, 3000), at=st.integers(0, 11),
+        budget=st.sampled_from([np.inf, 1000.0, 0.0]),
+    )  # fmt: skip
+    def test_a_hot_key_is_laid_over_idle_units(self, units, rows, probes, at, budget):
+        """No row is lost or doubled, no unit is lifted far above the rest, nothing beyond the budget moves."""
+        stored, probing = (np.array(c, dtype=float) for c in zip(*units, strict=True))
+        n, i, key, none = len(stored), at % len(stored), 77, np.zeros(len(stored))
+        stored[i] += rows
+        probing[i] += probes
+        held = [{key: (float(rows), float(probes))} if u == i else {} for u in range(n)]
+        side = Side(
+            stored.copy(), probing.copy(), list(range(n)), {key: np.array([i])}, 64, none.copy(), none.copy(), held,
+            [[u] for u in range(n)], none.copy(), stored.copy(), budget,
+        )  # fmt: skip
+        before = side.loads
+        moved = side.absorb()
+        assert side.spent <= budget and side.stored.sum() == pytest.approx(stored.sum())
+        where = set(side.units_of(key).tolist())
+        assert {u for u in range(n) if key in side.held[u]} == where
+        assert sum(h[key][0] for h in side.held if h) == pytest.approx(rows)
+        rest = stored - np.where(np.arange(n) == i, rows, 0), probing - np.where(np.arange(n) == i, probes, 0)
+        for u in range(n):
+            assert side.probing[u] == pytest.approx(rest[1][u] + (probes if u in where else 0))
+        if moved:
+            assert monitor.imbalance(side.loads) < monitor.imbalance(before) / 2
+            assert side.loads.max() <= 1.7 * monitor.load(*rest).max() + rows * (probing.max() + probes) / 64
+        else:
+            assert where == {i} and (side.loads == before).all()
 
     def test_li_is_finite(self):
         assert monitor.imbalance(monitor.load(np.array([0.0, 9.0]), np.array([0.0, 9.0]))) == 100.0

@@ -104,6 +104,15 @@ def test_shards_stay_below_the_limit(sizes, nulls, limit):
     assert len(set(units)) == len(units) and {b for b, _ in units} == {*range(len(sizes)), NULL_BUCKET}
 
 
+def test_shards_are_tasks_like_those_of_whole_buckets():
+    rows = np.array([60, 60, 60, 60, 90, 1000])
+    layout = plan_layout(rows, 0, 1.0, 100)
+    assert layout.shards == {4: Shards(1, 2), 5: Shards(1, 13)}, "1.25 x the mean of 66 at most"
+    assert plan_layout(rows[:5], 0, 1.0, 100).shards == {}, "nothing is too large: nothing is cut"
+    assert plan_layout(np.array([10, 10, 1000]), 0, 1.0, 100).shards == {2: Shards(1, 20)}, "half the limit at least"
+    assert plan_layout(np.array([1000]), 0, 1.0, 100).shards == {0: Shards(1, 10)}
+
+
 def test_appended_rows_go_beside_or_apart():
     old = meta(2, {0: [90], 1: [40]})
     layout = plan_layout(np.array([50, 50]), 0, 1.0, 100, old)

@@ -47,6 +47,22 @@ def test_sorted_arrival_is_recognised():
     assert any("in order" in text for _, text in report.notes)
 
 
+def test_a_key_that_turns_hot_takes_the_units_of_the_one_before():
+    flips = HotKey(0.3, 10, Zipf(0.0, 20_000))
+    report = ek.simulate("fastjoin", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3)
+    assert [e for e, li in enumerate(report.li) if li >= 2.2] == [0, 10, 20, 30], "only when nobody can know yet"
+    assert report.moved_share < 0.1
+    hashed = ek.simulate("hash", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3)
+    assert report.makespan < hashed.makespan / 2
+
+
+def test_moves_before_order_is_recognised_are_taken_back():
+    keys = Sorted(Zipf(0.0))
+    reports = {s: ek.simulate(s, keys, keys, units=48, epochs=40, rows=4_000_000) for s in ("fastjoin", "hash")}
+    assert any("back to hashing" in why for _, why in reports["fastjoin"].notes)
+    assert reports["fastjoin"].makespan <= reports["hash"].makespan * 1.02
+
+
 def test_windows_forget():
     report = ek.simulate("hash", Zipf(0.0, 500), Zipf(0.0, 500), units=2, epochs=8, rows=16_000, window=3)
     assert [int(s.sum()) for s in report.stored] == [2000, 4000, *[6000] * 6]

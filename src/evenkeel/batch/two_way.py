@@ -21,7 +21,7 @@ from evenkeel.schemes import Layout
 from evenkeel.schemes.equi_weight import PREDICT_SAMPLE
 from evenkeel.spark.arrow_join import fits_arrow
 from evenkeel.spark.binding import BoundJoin, bind
-from evenkeel.spark.inputs import explain_text, keeps_order, row_bytes, size_in_bytes
+from evenkeel.spark.inputs import cores, explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes
 from evenkeel.spark.stream_sample import stream_sample
 from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_workers
@@ -70,6 +70,7 @@ def draft(request: BoundJoin, how: How, scheme: SchemeName, workers: int) -> tup
         {s: size_in_bytes(explained[s]) for s in SIDES},
         all(fits_arrow(request.side(s).schema) for s in SIDES),
         broadcast_limit(request.left.sparkSession),
+        cores(request.left.sparkSession),
     )
     return permit(TwoWay(request.condition, how, workers, scheme, facts)), explained
 

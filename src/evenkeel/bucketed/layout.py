@@ -2,7 +2,7 @@
 
     cells    count of rows by `pmod(hash(key), CELLS)`: one aggregate; every allowed bucket count divides CELLS
     buckets  bytes / bucket_size without what hot keys add, rounded up to 2^k or 3 * 2^k; 64 where there are rows enough
-    shards   a bucket above the limit is cut into equal parts below it, numbered from 1
+    shards   where a bucket is above the limit, all are cut into equal parts near to the mean of the others, from 1
 
 So tables below 64 buckets' size all have the same count, which Spark can merge itself, and enough tasks to share; two
 larger ones of one `bucket_size` have counts whose greatest common factor is at least a third, and mostly the whole, of
@@ -21,7 +21,7 @@ import numpy as np
 
 from evenkeel.bucketed.metadata import NULL_BUCKET, TableMeta
 from evenkeel.errors import UnusableBuckets
-from evenkeel.types import Int64
+from evenkeel.types import Float64, Int64
 
 CELLS = 3 * 2**15
 """A multiple of every bucket count that is chosen here. Fewer cells are counted where fewer will do."""
@@ -32,6 +32,8 @@ MOST_BUCKETS = 1_000_000
 COMMON_BUCKETS = 64
 ROWS_A_BUCKET = 1024
 """Tables get `COMMON_BUCKETS`, whatever their size, as long as a bucket then has so many rows."""
+NEAR = 1.25
+"""Means of the whole buckets that a shard may have."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -114,18 +116,27 @@ def bucket_rows(cells: Int64, buckets: int) -> Int64:
 
 
 def plan_layout(
-    rows: Int64, nulls: int, row_bytes: float, bucket_size: int, old: TableMeta | None = None, sharding: bool = True
+    rows: Int64, nulls: int, row_bytes: float, bucket_size: int, old: TableMeta | None = None
 ) -> BucketLayout:
     """Shards for every bucket that is, or with the rows that are there already becomes, too large."""
     buckets = len(rows)
     size = rows.astype(np.float64) * row_bytes
+    limit = shard_size(size, bucket_size) if old is None else bucket_size
     shards: dict[int, Shards] = {}
     for b, new in [*((int(b), float(size[b])) for b in np.flatnonzero(rows)), (NULL_BUCKET, nulls * row_bytes)]:
         there = old.by_bucket.get(b, ()) if old is not None else ()
-        found = _place(new, {u.shard: u.bytes for u in there}, bucket_size) if sharding else Shards(0, 1)
+        found = _place(new, {u.shard: u.bytes for u in there}, limit)
         if found != Shards(0, 1):
             shards[b] = found
     return BucketLayout(buckets, shards)
+
+
+def shard_size(size: Float64, bucket_size: int) -> float:
+    """The limit, or less where buckets are cut and the others are small: a shard should be a task like theirs."""
+    cold = size[(size > 0) & (size <= bucket_size)]
+    if not len(cold) or size.max() <= bucket_size:
+        return bucket_size
+    return float(np.clip(NEAR * cold.mean(), bucket_size / 2, bucket_size))
 
 
 def _place(new: float, there: dict[int, int], limit: float) -> Shards:

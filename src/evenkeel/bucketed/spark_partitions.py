@@ -5,11 +5,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from evenkeel.bucketed.source import PARALLELISM
+from evenkeel.spark.inputs import cores
 
 
 def parallelism(spark: SparkSession) -> int:
     """Twice the cores, where the session tells."""
-    try:
-        return 2 * int(spark.sparkContext.defaultParallelism)
-    except Exception:  # a Connect session has no context and says so in several ways
-        return PARALLELISM
+    known = cores(spark)
+    return PARALLELISM if known is None else 2 * known

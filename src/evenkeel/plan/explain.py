@@ -79,6 +79,7 @@ def _candidates(plan: TwoWay) -> str:
         mark = "->" if plan.chosen is not None and c.scheme == plan.chosen.scheme else "  "
         note = f"  ({c.note})" if c.note else ""
         lines.append(f"{mark} {c.scheme:16s} {load.skew_degree:17.2f} {load.replication:13.2f} {c.cost:20,.0f}{note}")
+    lines += [f"   {scheme:16s} not fitted: {why}" for scheme, why in plan.unfitted]
     return "\n".join(lines)
 
 

@@ -24,6 +24,8 @@ class Facts:
     """Whether the rows of both inputs can go through Arrow."""
     broadcast_limit: float = 10 * 1024 * 1024
     """Spark's autoBroadcastJoinThreshold in bytes; below 0 is never."""
+    cores: int | None = None
+    """Regions that run at once; None where the session does not tell, then it is all of them."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class TwoWay:
     ranges: RangeStats | None = None
     problem: Problem | None = None
     candidates: tuple[Candidate, ...] = ()
+    unfitted: tuple[tuple[str, str], ...] = ()
+    """Schemes whose planning could not have paid, each with the reason."""
     chosen: Candidate | None = None
     native: bool = False
     """Left to Spark as it is."""

@@ -9,7 +9,7 @@ import numpy as np
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
 from evenkeel.local import local_named
 from evenkeel.plan.bin_width import choose_bins
-from evenkeel.plan.cost import broadcast_cost, heaviest, pairs_checked
+from evenkeel.plan.cost import ROWS_A_SECOND, broadcast_cost, could_save, heaviest, pairs_checked
 from evenkeel.plan.nodes import Candidate, TwoWay
 from evenkeel.schemes import Problem, scheme_named
 from evenkeel.schemes.ranges import RangeLayout
@@ -60,22 +60,47 @@ def pose(plan: TwoWay) -> TwoWay:
 
 
 def fit_schemes(plan: TwoWay) -> TwoWay:
-    """Fit what was asked for, or with `auto` everything that can run the join."""
+    """Fit what was asked for; with `auto` everything that can run the join and whose planning can pay.
+
+    Those that are quick to plan go first. The best of them against what no layout can beat is all that is left to be
+    saved, and a second of planning costs what a worker could have done in it (docs/adr/0016).
+    """
     assert plan.problem is not None
-    found = []
-    for name in applicable(plan) if plan.requested == "auto" else (plan.requested,):
-        layout = scheme_named(name).fit(plan.problem)
-        assert layout.predicted is not None
-        note = ""
-        if name == "broadcast":
-            cost = broadcast_cost(plan.problem.stats, plan.problem.build, layout.predicted)
-            note = _why_not_broadcast(plan)
-        else:
-            cost = heaviest(layout.predicted, pairs_checked(plan.condition, layout.predicted))
-        if name == "equi_weight" and not isinstance(layout, RangeLayout):
-            note = "nearly everything matches: the same as one_bucket"
-        found.append(Candidate(name, layout, cost, note))
-    return replace(plan, candidates=tuple(found))
+    if plan.requested != "auto":
+        return replace(plan, candidates=(_fitted(plan, plan.requested),))
+    plan = replace(plan, problem=replace(plan.problem, thrift=ROWS_A_SECOND))
+    assert plan.problem is not None
+    names, saved = applicable(plan), np.inf
+    found: dict[str, Candidate] = {}
+    unfitted: dict[str, str] = {}
+    for name in sorted(names, key=lambda n: scheme_named(n).planning(plan.workers)):
+        seconds = scheme_named(name).planning(plan.workers)
+        if seconds and saved <= ROWS_A_SECOND * seconds:
+            unfitted[name] = f"{seconds:.2g} s of planning could save {saved / ROWS_A_SECOND:.2g} s at the most"
+            continue
+        found[name] = _fitted(plan, name)
+        if not found[name].note:
+            saved = min(saved, _could_save(plan, found[name]))
+    in_order = tuple(found[n] for n in names if n in found)
+    return replace(plan, candidates=in_order, unfitted=tuple(unfitted.items()))
+
+
+def _could_save(plan: TwoWay, beside: Candidate) -> float:
+    assert plan.problem is not None and beside.layout.predicted is not None
+    everything = beside.cost if beside.scheme == "broadcast" else float(beside.layout.predicted.weights.sum())
+    return could_save(plan.problem, beside.cost, everything, plan.facts.cores)
+
+
+def _fitted(plan: TwoWay, name: str) -> Candidate:
+    assert plan.problem is not None
+    layout = scheme_named(name).fit(plan.problem)
+    assert layout.predicted is not None
+    if name == "broadcast":
+        cost = broadcast_cost(plan.problem.stats, plan.problem.build, layout.predicted)
+        return Candidate(name, layout, cost, _why_not_broadcast(plan))
+    same = name == "equi_weight" and not isinstance(layout, RangeLayout)
+    cost = heaviest(layout.predicted, pairs_checked(plan.condition, layout.predicted))
+    return Candidate(name, layout, cost, "nearly everything matches: the same as one_bucket" if same else "")
 
 
 def applicable(plan: TwoWay) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ class Problem:
     """The side that a broadcast would copy."""
     ranges: RangeStats | None = None
     """The keys in order, where the condition has a range to route by."""
+    thrift: float = 0.0
+    """Rows that a second of planning has to save; 0 for a scheme that was asked for, which does its best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +130,10 @@ class Scheme(Protocol):
     summary: str
 
     def fit(self, problem: Problem) -> Layout: ...
+
+    def planning(self, workers: int) -> float:
+        """About how many seconds `fit` takes at the least, the statistics being there."""
+        ...
 
 
 def spread(batch: Batch, workers: int) -> Int64:

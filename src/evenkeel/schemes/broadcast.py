@@ -43,6 +43,9 @@ class Broadcast:
     name = "broadcast"
     summary = "the small side everywhere, the large side not moved"
 
+    def planning(self, workers: int) -> float:
+        return 0.0
+
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.stats, problem.workers
         small = stats.of(problem.build).row_count

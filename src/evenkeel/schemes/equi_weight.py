@@ -10,7 +10,7 @@ share a line or a column. Planning is three stages, each on a smaller matrix wit
                      fine cells that can match
 
 Beside it stand slices of the fine matrix (slices.py), which for thin staircases are lighter; where they are as good
-as even, the last two stages are left out.
+as even, or where `auto` finds that they cannot save the time they take, the last two stages are left out.
 
 rho = m / n is the exact ratio of pairs to rows: with more output fewer buckets hold every cell under half a region's
 work (Lemma 4.3.1), with less output it takes more. A join whose output is a hundred times its input, or whose cells
@@ -42,6 +42,8 @@ PREDICT_SAMPLE = 150_000
 """Pairs that loads are foretold from, drawn anew: within 2% for one of 64 regions."""
 NEAR = 1.02
 """Slices this near to what no partitioning can beat need no tiling beside them."""
+TILING_SECONDS = 0.004
+"""A region, of the last two stages (docs/adr/0016)."""
 HIGH_SELECTIVITY = 100.0
 """Pairs a row from which cutting by content gains nothing over `one_bucket`."""
 MOST_CANDIDATES = 0.3
@@ -51,6 +53,9 @@ MOST_CANDIDATES = 0.3
 class EquiWeight:
     name = "equi_weight"
     summary = "cells that can match, in regions of equal work"
+
+    def planning(self, workers: int) -> float:
+        return 0.03 + 5e-4 * workers
 
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.ranges, problem.workers
@@ -68,7 +73,8 @@ class EquiWeight:
         sliced = [row_slices(sample, p, W_IN, W_OUT), column_slices(sample, p, W_IN, W_OUT)]
         layouts = [_lay_out(stats, way, cuts, p, pairs) for way in sliced if way]
         least = float(weight(sample.rows.sum() + sample.cols.sum(), sample.out.sum())) / p
-        if min(_heaviest(layout) for layout in layouts) > NEAR * least:
+        spent = problem.thrift * TILING_SECONDS * p
+        if min(_heaviest(layout) for layout in layouts) - least > max((NEAR - 1) * least, spent):
             row_cuts, col_cuts = coarsen(sample, 2 * p, W_IN, W_OUT)
             tiled = monotonic_bsp(coarse_matrix(sample, row_cuts, col_cuts), p, W_IN, W_OUT)
             layouts.append(_lay_out(stats, shrink(tiled, row_cuts, col_cuts, first, last), cuts, p, pairs))

@@ -36,6 +36,9 @@ class Hash:
     name = "hash"
     summary = "each key in one region, by its hash"
 
+    def planning(self, workers: int) -> float:
+        return 0.0
+
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.stats, problem.workers
         keys, left, right = stats.known_keys()

@@ -99,6 +99,9 @@ class HeavyLight:
     name = "heavy_light"
     summary = "hot keys in grids, the next keys packed, the tail hashed"
 
+    def planning(self, workers: int) -> float:
+        return 0.0
+
     def fit(self, problem: Problem) -> Layout:
         loads = _Loads.of(problem)
         best: HeavyLightLayout | None = None

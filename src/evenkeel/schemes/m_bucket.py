@@ -31,6 +31,9 @@ class MBucket:
     name = "m_bucket"
     summary = "cells that can match, covered by regions of equal input"
 
+    def planning(self, workers: int) -> float:
+        return 0.01 + 17e-6 * workers**2
+
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.ranges, problem.workers
         assert stats is not None, "the optimizer asks only where there is a range"

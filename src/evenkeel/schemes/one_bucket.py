@@ -74,6 +74,9 @@ class OneBucket:
     name = "one_bucket"
     summary = "the join matrix in regions of equal area, for any condition"
 
+    def planning(self, workers: int) -> float:
+        return 0.0
+
     def fit(self, problem: Problem) -> Layout:
         left, right = (problem.stats.of(s).row_count for s in ("left", "right"))
         p = problem.workers

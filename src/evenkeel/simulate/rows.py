@@ -16,10 +16,13 @@ import numpy as np
 
 from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
+from evenkeel.streaming.strategies.keyed import parts_for
 from evenkeel.types import Float64, Int64
 
 FINE = 8
 """Grains are cut finer than this part of a unit's fair share."""
+MOST = 1024
+"""A key hotter than a unit has a grain for each part that tables cut it into, but not more than this for that alone."""
 LOOKS = 16
 """Epochs at which shares are looked at to find the heavy keys."""
 
@@ -49,7 +52,8 @@ def grains(dists: tuple[Distribution, ...], units: int, parts: int, epochs: int,
         for e in {int(x) for x in np.linspace(0, epochs - 1, min(epochs, LOOKS))}:
             most[: d.keys] = np.maximum(most[: d.keys], d.shares(e, epochs))
     wanted = np.maximum(1, most * FINE * units)
-    count = np.where(wanted > 1, np.maximum(2 ** np.ceil(np.log2(wanted)), parts), 1).astype(np.int64)
+    least = np.where(most * units > 1, min(MOST, parts_for(units)), parts)
+    count = np.where(wanted > 1, np.maximum(2 ** np.ceil(np.log2(wanted)), least), 1).astype(np.int64)
     key = np.repeat(np.arange(keys), count)
     number = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
     of_key = count[key]

@@ -11,7 +11,7 @@ import io
 import re
 import threading
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 _STDOUT = threading.Lock()
@@ -70,3 +70,9 @@ def contains_type(kind: T.DataType, unwanted: tuple[type[T.DataType], ...]) -> b
     return False
 
 
+def cores(spark: SparkSession) -> int | None:
+    """How many tasks the session runs at once, where it tells."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # a Connect session has no context and says so in several ways
+        return None

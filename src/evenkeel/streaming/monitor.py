@@ -32,8 +32,8 @@ SIGMAS = 5.0
 """A count this many standard deviations (of a Poisson number) off its rate is a change, not noise."""
 FRESH = 0.5
 """The share of rows under the keys in use that are this epoch's own, from which arrival counts as temporal."""
-WARM = 4
-"""Epochs before which everything is fresh."""
+WARM, ALL_FRESH = 4, 0.9
+"""Epochs in which many keys are new, and the share from which that is more than being early."""
 GAIN = 0.1
 """The least part of the heaviest load that a move has to save."""
 MOVED_ROW = 0.25
@@ -90,10 +90,10 @@ def rates(before: Sequence[float] | None, now: Float64) -> Float64:
     return np.where(changed, now, DECAY * now + (1 - DECAY) * old)
 
 
-def noise(rows: Float64) -> float:
-    """The LI that units of equal load would show by chance alone, three standard deviations either way."""
+def noise(rows: Float64, off: float = 3.0) -> float:
+    """The LI that units of equal load would show by chance alone, so many standard deviations either way."""
     deviations = float(np.sqrt(max(1.0, rows.mean()))) if len(rows) else 1.0
-    return (deviations + 3.0) / max(deviations - 3.0, 0.5)
+    return (deviations + off) / max(deviations - off, 0.5)
 
 
 def confirmed(li: float, threshold: float, chance: float, times: int, patience: int) -> bool:
@@ -129,7 +129,7 @@ def fresh_share(units: Sequence[UnitLoad]) -> float:
 
 def temporal(memory: Mapping[str, int], loads: Loads, patience: int) -> tuple[int, bool]:
     """How many epochs in a row were fresh, and whether that makes it temporal skew, such as sorted arrival."""
-    fresh = loads.epoch >= WARM and fresh_share(loads.units) > FRESH
+    fresh = loads.epoch > 0 and fresh_share(loads.units) > (FRESH if loads.epoch >= WARM else ALL_FRESH)
     times = int(memory.get("fresh", 0)) + 1 if fresh else 0
     return times, times >= max(2, patience)
 

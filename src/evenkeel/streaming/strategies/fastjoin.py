@@ -5,6 +5,8 @@
             items of i that fit   -> j                             slots and keys, by GreedyFit or SAFit
             none fits             -> a key is cut: some of its parts -> j, which its rows then probe as well;
                                      where j is too full for that, j's other items -> the lightest units first
+        before that:              a key that has just become hot is laid over units that idle, such as those of the key
+                                  that was hot before it: next to nothing moves
 
 Every unit holds rows of every input: it is an instance of each side of the join-biclique. So the first table is plain
 hashing, and with no skew it stays that; a biclique of separate units would do twice the comparisons of hashing.
@@ -38,7 +40,7 @@ DEFAULTS = {
     "moves": 8.0,
     "patience": 2.0,
     "payback": 64.0,
-    "ahead": 3.0,
+    "ahead": 2.0,
     "keys": 24.0,
     "sa": 0.0,
     "T": 1.0,
@@ -52,10 +54,14 @@ MOVES = 400
 """Reliefs in one adaptation at the most, however many units there are; the next goes on from there."""
 REST = 4.0
 """Doublings of the epochs to wait when moves do not help, at the most."""
+EARLY = 4
+"""The last epoch in which moves are taken back when keys turn out to come in order: later it is too much state."""
 LAG = 1
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
-SOON = 0.7
+SOON = 0.6
 """And acted on when it is this near to the threshold."""
+SURE = 4.0
+"""Standard deviations, of both factors of a load, that are taken for chance below the threshold."""
 
 
 class FastJoin:
@@ -85,50 +91,80 @@ class FastJoin:
         fresh, sorted_arrival = monitor.temporal(memory, loads, patience)
         kept: dict[str, Any] = {"rate": {}, "over": {}, "fresh": fresh}
         slots, keys, reasons = dict(table.slots), dict(table.keys), []
-        sides, limit = {}, SOON * s["theta"]
+        sides = {}
         for input in table.slots:
             now = SideLoads.of(loads, input, table.units)
             rate = monitor.rates(memory.get("rate", {}).get(input), now.probing)
             kept["rate"][input] = [round(float(r), 1) for r in rate]
             li = max(now.li, monitor.imbalance(monitor.load(now.stored + LAG * now.growth, rate)))
-            kept["over"][input] = int(memory.get("over", {}).get(input, 0)) + 1 if li > limit else 0
+            kept["over"][input] = int(memory.get("over", {}).get(input, 0)) + 1 if li > _soon(now, s["theta"]) else 0
             sides[input] = now, rate, li
         over = kept["over"]
         act = any(
-            monitor.confirmed(li, limit, monitor.noise(now.probing), over[i], patience)
+            monitor.confirmed(li, _soon(now, s["theta"]), monitor.noise(now.probing), over[i], patience)
             for i, (now, _, li) in sides.items()
         )
         worst = max(float(now.loads.max() / now.loads.mean()) for now, _, _ in sides.values())
         kept["rest"], wait = _rest(memory.get("rest"), worst, s["theta"])
         act = act and not wait
-        sizes = [n for u in loads.units for n in u.bytes.values()]
-        budget = max(loads.budget, 2 * max(sizes, default=0))  # of large units two at a time, whatever that takes
-        for input, (now, rate, li) in sorted(sides.items(), key=lambda side: -side[1][2]):
-            if sorted_arrival or not act or not over[input]:
-                continue
-            side = _side(table, loads, input, now, rate, s["ahead"], budget)
-            before = side.loads
-            annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
-            side = balance(side, s["goal"], min(MOVES, int(s["moves"] * table.units)), s["gap"], annealing)
-            received = now.growth + now.probing
-            even = li > s["theta"] >= monitor.imbalance(side.loads)
-            least = 0.0 if even else monitor.least_gain(rate[int(np.argmax(before))])
-            if not monitor.pays(before, side.loads, received, side.moved, s["payback"], least):
-                continue
-            slots[input] = tuple(side.slots)
-            keys[input] = {k: tuple(u.tolist()) for k, u in side.keys.items()}
-            budget -= side.spent
+        if sorted_arrival:
+            return _in_order(table, loads.epoch, kept)
+        uneven = sorted((i for i in sides if over[i] and act), key=lambda i: -sides[i][2])
+        for input, (before, side) in _relieved(table, loads, {i: sides[i][:2] for i in uneven}, s).items():
+            now, rate, li = sides[input]
             after = monitor.imbalance(side.loads)
-            reasons.append(f"{input}: LI {li:.1f} to {after:.1f}")
+            least = 0.0 if li > s["theta"] >= after else monitor.least_gain(rate[int(np.argmax(before))])
+            if monitor.pays(before, side.loads, now.growth + now.probing, side.moved, s["payback"], least):
+                slots[input] = tuple(side.slots)
+                keys[input] = {k: tuple(u.tolist()) for k, u in side.keys.items()}
+                reasons.append(f"{input}: LI {li:.1f} to {after:.1f}")
         new = table.changed(slots, keys, table.units)
         if reasons and (new.slots != table.slots or new.keys != table.keys):
             return Step(kept | {"over": {}, "rest": {**kept["rest"], "asked": worst}}, new, "; ".join(reasons))
-        return Step(kept, reason="keys come in order: moving them would chase the past" if sorted_arrival else "")
+        return Step(kept)
+
+
+def _in_order(table: KeyedTable, epoch: int, kept: Mapping[str, Any]) -> Step:
+    """Keys that come in order say nothing about those to come; what was moved before that was known is taken back."""
+    if epoch > EARLY or not table.replicates:
+        return Step(kept, reason="keys come in order: moving them would chase the past")
+    plain = KeyedTable.start(tuple(table.slots), table.units, table.strategy, table.settings)
+    return Step(kept, table.changed(plain.slots, plain.keys, table.units), "keys come in order: back to hashing")
+
+
+def _relieved(
+    table: KeyedTable, loads: Loads, uneven: Mapping[str, tuple[SideLoads, Float64]], s: Mapping[str, float]
+) -> dict[str, tuple[Float64, Side]]:
+    """Loads before, and the sides with all moves that were found: keys laid over idle units first, for few bytes."""
+    sizes = [n for u in loads.units for n in u.bytes.values()]
+    budget = max(loads.budget, 2 * max(sizes, default=0))  # of large units two at a time, whatever that takes
+    annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
+    out = {}
+    for input, (now, rate) in uneven.items():
+        side = _side(table, loads, input, now, rate, s["ahead"], budget)
+        before = side.loads
+        side.absorb()
+        budget -= side.spent
+        out[input] = before, side
+    for input, (before, side) in out.items():
+        if not side.sources or monitor.imbalance(side.loads) > SOON * s["theta"]:
+            budget += side.spent
+            side.budget = budget
+            side = balance(side, s["goal"], min(MOVES, int(s["moves"] * table.units)), s["gap"], annealing)
+            budget -= side.spent
+            out[input] = before, side
+    return out
 
 
 def _settings(table: RoutingTable) -> dict[str, float]:
     assert isinstance(table, KeyedTable)
     return DEFAULTS | dict(table.settings)
+
+
+def _soon(now: SideLoads, theta: float) -> float:
+    """The LI from which to act: near to the threshold, but not within what chance makes of even loads."""
+    chance = monitor.noise(now.stored, SURE) * monitor.noise(now.probing, SURE)
+    return min(theta, max(SOON * theta, chance))
 
 
 def _rest(before: Mapping[str, float] | None, worst: float, theta: float) -> tuple[dict[str, float], bool]:

@@ -27,6 +27,8 @@ EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
 CLEARINGS = 32
 """How often that is tried in one search; it is the one step that costs more with more units."""
+ABSORBED = 1.6
+"""How heavy units may become that a key is laid over at once, in parts of the heaviest load without it."""
 CUTS = 4
 """How many of a unit's heaviest keys are tried to be cut."""
 STUCK = 16
@@ -152,6 +154,45 @@ class Side:
                 return True
         return False
 
+    def absorb(self) -> bool:
+        """Lay a key over units that have room for all its probes, such as those of a key that was hot before it.
+
+        Done where it evens the loads out and lifts none far above the heaviest without that key. Its parts are dealt
+        out evenly: a key that has just become hot has few rows to move.
+        """
+        probing: dict[int, float] = {}
+        for held in self.held:
+            for key, (_, n) in held.items():
+                probing[key] = max(n, probing.get(key, 0.0))
+        for key in heapq.nlargest(CUTS, probing, key=lambda k: probing[k]):
+            holders = [u for u in range(len(self.held)) if key in self.held[u]]
+            stored, probes = self.stored.copy(), self.probing.copy()
+            for u in holders:
+                stored[u] -= self.held[u][key][0]
+                probes[u] -= self.held[u][key][1]
+            rows = sum(self.held[u][key][0] for u in holders)
+            chosen = _room(stored, probes, rows, probing[key], monitor.imbalance(self.loads) / 2)
+            if chosen is None:
+                continue
+            old = self.units_of(key)
+            dealt = np.resize(chosen, self.parts)
+            lose = {int(u) for u in np.resize(old, self.parts)[np.resize(old, self.parts) != dealt]}
+            if not self.may_lose(*lose):
+                continue
+            for u in holders:
+                self.moved[u] += self.held[u].pop(key)[0]
+            self.stored, self.probing = stored, probes
+            for u, n in zip(*np.unique(dealt, return_counts=True), strict=True):
+                share = float(rows * n / self.parts)
+                self.held[u][key] = share, probing[key]
+                self.stored[u] += share
+                self.probing[u] += probing[key]
+                self.moved[u] += share
+            self.sources |= lose
+            self.keys[key] = dealt[:1] if len(chosen) == 1 else dealt
+            return True
+        return False
+
     def evict(self, i: int, j: int) -> bool:
         """Make room in j for a share of i's heaviest key: j's own items go to other units, none made as heavy as i."""
         if not self.held[i]:
@@ -215,6 +256,21 @@ class Side:
             if other.evict(i, j) and other.cut(i, j):
                 return other
         return None
+
+
+def _room(stored: Float64, probing: Float64, rows: float, probes: float, below: float) -> Int64 | None:
+    """The units to lay a key over so that LI is least and below what it says; None if none are light enough."""
+    without = monitor.load(stored, probing)
+    order = np.argsort(monitor.load(stored, probing + probes), kind="stable")
+    best, most = None, ABSORBED * float(without.max())
+    for count in range(1, len(order)):
+        chosen = order[:count]
+        after = without.copy()
+        after[chosen] = monitor.load(stored[chosen] + rows / count, probing[chosen] + probes)
+        li = monitor.imbalance(after)
+        if after.max() <= most and li < below:
+            best, below = chosen, li
+    return best
 
 
 def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing | None) -> Side:
