@@ -47,6 +47,8 @@ BUCKETED = ("SMBJoinSkewed", "SMBJoin", "bucketBy")
 AS_SPARK_DOES = {native.ORDERED: "false", native.ONE_CLASS: "true"}
 """Our own joins set these in the session; Spark's run with its defaults."""
 MEMORY = "memory"
+WRITES = 3
+"""How often tables are bucketed; medians count."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -143,12 +145,14 @@ def _case(
             how = {"bucket_size": size} if peer == "SMBJoinSkewed" else {"buckets": buckets}
             ek.bucketed.write(frames[name], data / peer / name, "k", mode="overwrite", **how)
 
-    made: dict[str, dict[str, Cost]] = {p: {} for p in BUCKETED}
-    for _ in range(1 if warm else 2):
+    made: dict[str, dict[str, list[Cost]]] = {p: {n: [] for n in source} for p in BUCKETED}
+    for turn in range(WRITES + (not warm)):
         for peer in BUCKETED:
             for name in source:
                 with spark_equi.settings(spark, {"spark.sql.shuffle.partitions": str(buckets)}):
-                    made[peer][name] = measure(spark, partial(write, peer, name))
+                    cost = measure(spark, partial(write, peer, name))
+                if warm or turn:
+                    made[peer][name].append(cost)
             if peer == "SMBJoinSkewed":
                 skewed = ek.bucketed.open_table(data / peer / "events")
                 buckets = skewed.buckets
@@ -179,7 +183,7 @@ def _case(
         "buckets": buckets,
         "shards": skewed.shards,
         "sharded": len(skewed.meta.sharded),
-        "bucketing": {p: {n: _shown([c]) for n, c in made[p].items()} for p in BUCKETED},
+        "bucketing": {p: {n: _shown(c, True) for n, c in made[p].items()} for p in BUCKETED},
         "joining": {p: _shown(runs[p]) for p in PEERS},
     }
     for peer in PEERS:
@@ -203,13 +207,13 @@ def _case(
     return case
 
 
-def _shown(costs: list[Cost]) -> dict[str, Any]:
+def _shown(costs: list[Cost], writes: bool = False) -> dict[str, Any]:
     """Medians, and the spread where a query ran several times.
 
     What the driver's Python spends counts where a write sums up its files there, which executors do for larger ones.
     """
     one = typical(costs)
-    spent = [c.cpu + (c.driver if len(costs) == 1 else 0.0) for c in costs]
+    spent = [c.cpu + (c.driver if writes else 0.0) for c in costs]
     return {
         "wall": one.wall,
         "cpu": statistics.median(spent),

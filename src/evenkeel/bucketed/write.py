@@ -66,7 +66,7 @@ SAMPLE_ROWS = 20_000
 VARIED = 0.95
 """From this share of distinct values in the sample on, a column gets no dictionary: it has 200,000 values or more."""
 BYTES_A_COUNT = 12 << 20
-"""Of the table, for each task that counts keys; four times as many where nothing waits for it."""
+"""Of the table, for each task that counts keys; twice as many where nothing waits for it."""
 SORTED_SHUFFLE, SORTED_SHUFFLE_BYTES = 201, 64 << 20
 """Up to 200 partitions Spark's shuffle serializes rows into a file each, at a third more CPU time than by sorting
 serialized rows; so a table of some size has more, the last of them empty."""
@@ -80,6 +80,8 @@ _SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "0",
 }
 """One file a unit, and only types that every Parquet reader understands."""
+_COUNTING = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "16"}
+"""Of counts that are few: planned once and summed up side by side, where AQE plans again and leaves it to one task."""
 _KEY_TYPES = (
     T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType,
     T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType,
@@ -252,10 +254,11 @@ def _plan(
             return keys
         return keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / size)))
 
-    counted = (
-        in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
-        .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
-    )  # fmt: skip
+    with _settings(df.sparkSession, _COUNTING):
+        counted = (
+            in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
+            .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
+        )  # fmt: skip
     cells: Int64 = np.zeros(modulus, dtype=np.int64)
     at, n = (np.asarray(counted[c]).astype(np.int64) for c in ("cell", "n"))
     nulls = int(n[at == NULL_BUCKET].sum())
@@ -263,7 +266,7 @@ def _plan(
     width = _row_bytes(sample, made.names) if len(sample) else row_bytes(df.schema)
     buckets = made.buckets or choose_buckets(cells, width, made.bucket_size)
     layout = plan_layout(bucket_rows(cells, buckets), nulls, width, made.bucket_size, old)
-    return layout, partial(_hot_keys, in_tasks_of(4 * BYTES_A_COUNT), made.names, cells)
+    return layout, partial(_hot_keys, in_tasks_of(2 * BYTES_A_COUNT), made.names, cells)
 
 
 def _bucket_sql(names: Sequence[str], modulus: int) -> str:
