@@ -42,6 +42,20 @@ class TestStreamingHyperCube:
         assert (grid.rows, grid.cols) == (2, 4) and len(set(grid.units)) == 8
         assert np.array(grid.units).reshape(2, 4)[:, :2].tolist() == [[0, 1], [2, 3]], "tasks that were there stay"
 
+    def test_a_grid_is_halved_only_where_units_are_too_full(self):
+        """Key 2 is a quarter of key 1 and has as large a grid: it shrinks once some unit is full."""
+        grids = {1: Grid(2, 4, tuple(range(8))), 2: Grid(2, 4, tuple(range(8, 16)))}
+        for light, sides in ((0, (2, 4)), (20_000, (1, 1))):
+            units = []
+            for u in range(16):
+                key, many = (1, 4) if u < 8 else (2, 1)
+                keys = {"left": [KeyLoad(key, 200 * many, 0, 0)], "right": [KeyLoad(key, 100 * many, 0, 0)]}
+                stored = {i: keys[i][0].stored + (light if u == 3 else 0) for i in INPUTS}
+                units.append(UnitLoad(u, stored, keys=keys))
+            new = HyperCube().adapt(CubeTable(16, INPUTS, grids), Loads(0, units), {}).table
+            after = grids[2] if new is None else new.grids.get(2, Grid(1, 1, (2,)))
+            assert (after.rows, after.cols) == sides
+
     def test_factor_of_two(self):
         assert resized(4, 2.0) == 4 and resized(4, 8.0) == 4
         assert resized(4, 1.9) == 2 and resized(4, 8.1) == 8

@@ -47,13 +47,30 @@ def test_sorted_arrival_is_recognised():
     assert any("in order" in text for _, text in report.notes)
 
 
-def test_a_key_that_turns_hot_takes_the_units_of_the_one_before():
-    flips = HotKey(0.3, 10, Zipf(0.0, 20_000))
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.7])
+def test_units_are_cleared_for_a_key_however_hot(share):
+    hot = HotKey(share, None, Zipf(0.0, 20_000))
+    for units in (16, 48):
+        report = ek.simulate("fastjoin", hot, hot, units=units, epochs=6, rows=600_000, seed=4)
+        assert max(report.li[1:]) < 2.2
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_a_key_that_turns_hot_takes_the_units_of_the_one_before(share):
+    flips = HotKey(share, 10, Zipf(0.0, 20_000))
     report = ek.simulate("fastjoin", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3)
     assert [e for e, li in enumerate(report.li) if li >= 2.2] == [0, 10, 20, 30], "only when nobody can know yet"
     assert report.moved_share < 0.1
     hashed = ek.simulate("hash", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3)
     assert report.makespan < hashed.makespan / 2
+
+
+@pytest.mark.parametrize("units", [16, 48])
+def test_grids_are_laid_out_while_a_key_is_young(units):
+    flips = HotKey(0.3, 20, Zipf(0.0, 20_000))
+    report = ek.simulate("hypercube", flips, flips, units=units, epochs=60, rows=2_400_000, seed=4, optimum=True)
+    assert max(s.max() / best for s, best in zip(report.stored, report.optimum, strict=True)) <= 2
+    assert report.moved_share < 0.2
 
 
 def test_moves_before_order_is_recognised_are_taken_back():

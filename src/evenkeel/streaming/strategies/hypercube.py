@@ -6,7 +6,7 @@
                          └───┴───┴───┴───┘
     heavy       rows(b) > N / p;  light again when rows(b) < N / 2p
     desired     |R(b)| * sqrt(p / OUT) by |S(b)| * sqrt(p / OUT),  OUT = sum of |R(b)| * |S(b)| over the heavy keys
-    a side      doubles when it is below half of what is desired, halves when above twice
+    a side      doubles when it is below half of what is desired, halves when above twice and units are too full
 
 Invariant: a grid's row and column cross in one task, and its tasks are in different units: each pair meets once.
 Sides are powers of two: doubling gives each task of the upper half the rows whose next hash bit is set.
@@ -14,8 +14,8 @@ Cost: the grids are within a factor of two of the static HyperCube's; N changes 
 changes of a grid, so what is moved is paid for by what came.
 Heavy keys are found from each unit's heaviest: what a unit with n rows leaves out among its k heaviest has fewer than
 n / k, and k is asked for so that this is at most N / 2p.
-Source: Streaming HyperCube, sections 2.2 and 3. A task goes to the unit with the fewest rows; the paper counts
-tasks.
+Source: Streaming HyperCube, sections 2.2 and 3. A task goes to the unit with the fewest rows, where the paper counts
+tasks; sizing grids for what is coming, and halving late, are ours (docs/adr/0048).
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ from evenkeel.streaming.strategies.base import (
 from evenkeel.types import Float64, Int64
 
 LEAST_KEYS = 8
+AHEAD, YOUNG, NEAR = 16.0, 4.0, 8.0
+"""Epochs ahead that grids are sized for, for keys that have come for fewer than `YOUNG` epochs at their present pace,
+and for others: a key that has just turned hot is laid out while it has few rows to move."""
+SPARE = 1.7
+"""Grids are not halved while the heaviest unit is below so many times what is desired: that moves rows for nothing."""
 
 
 @dataclass(frozen=True)
@@ -189,18 +194,18 @@ class HyperCube:
 
     def adapt(self, table: RoutingTable, loads: Loads, memory: Mapping[str, Any]) -> Step:
         assert isinstance(table, CubeTable)
-        found, rows = count(table, loads)
+        found, later, (rows, then) = count(table, loads)
         p = table.units
         held = [sum(u.stored.values()) for u in loads.units]
         kept = {"keys": max(LEAST_KEYS, min(2 * p, ceil(2 * p * max(held, default=0) / max(rows, 1.0))))}
         heavy = {
-            k: r for k, r in found.items() if r.total > rows / p or (k in table.grids and r.total > rows / (2 * p))
-        }
-        output = sum(r.left * r.right for r in heavy.values())
+            k: r for k, r in found.items()
+            if r.total > rows / p or later[k].total > then / p or (k in table.grids and r.total > rows / (2 * p))
+        }  # fmt: skip
         weight = np.zeros(p)
         for u in loads.units:
             weight[u.unit] = sum(u.stored.values())
-        grids = _grids(table, heavy, found, output, weight)
+        grids = _grids(table, heavy, found, {k: later[k] for k in heavy}, rows, weight)
         if grids == table.grids:
             return Step(kept)
         changed = [k for k in {*grids, *table.grids} if grids.get(k) != table.grids.get(k)]
@@ -208,29 +213,33 @@ class HyperCube:
         return Step(kept, replace(table, grids=grids, version=table.version + 1), reason)
 
 
-def count(table: CubeTable, loads: Loads) -> tuple[dict[int, KeyRows], float]:
-    """Rows of the reported keys, and all rows, each counted once however often it is stored."""
-    copies: dict[int, list[float]] = {}
-    total = 0.0
+def count(table: CubeTable, loads: Loads) -> tuple[dict[int, KeyRows], dict[int, KeyRows], tuple[float, float]]:
+    """Rows of the reported keys now and some epochs on, and all rows, each counted once however often it is stored."""
+    copies: dict[int, Float64] = {}
+    total = np.zeros(2)
     for u in loads.units:
-        total += sum(u.stored.values())
+        total += sum(u.stored.values()), sum(u.stored_now.values())
         for side, input in enumerate(table.inputs):
             for k in u.keys.get(input, ()):
-                copies.setdefault(k.key, [0.0, 0.0])[side] += k.stored
-    found = {}
-    for key, (left, right) in copies.items():
+                copies.setdefault(k.key, np.zeros((2, 2)))[:, side] += k.stored, k.stored_now
+    found, later = {}, {}
+    for key, stored in copies.items():
         grid = table.grids.get(key)
-        once = KeyRows(left / grid.cols, right / grid.rows) if grid is not None else KeyRows(left, right)
-        total -= left + right - once.total
-        found[key] = once
-    return found, total
+        once = stored if grid is None else stored / (grid.cols, grid.rows)
+        total -= (stored - once).sum(axis=1)
+        ahead = AHEAD if YOUNG * once[1].sum() > once[0].sum() else NEAR
+        found[key], later[key] = (KeyRows(*row.tolist()) for row in (once[0], once[0] + ahead * once[1]))
+    return found, later, (float(total[0]), float(total[0] + AHEAD * total[1]))
 
 
 def _grids(
-    table: CubeTable, heavy: Mapping[int, KeyRows], found: Mapping[int, KeyRows], output: float, weight: Float64
-) -> dict[int, Grid]:
+    table: CubeTable, heavy: Mapping[int, KeyRows], found: Mapping[int, KeyRows], later: Mapping[int, KeyRows],
+    total: float, weight: Float64,
+) -> dict[int, Grid]:  # fmt: skip
     """Grids after every resize that is due; `weight` are the rows of each unit, kept up as tasks come and go."""
     p = table.units
+    output = sum(r.left * r.right for r in later.values())
+    tight = bool(weight.max() > SPARE * _mean(heavy, total, p)) and heavy.keys() <= table.grids.keys()
     most = 1 << (p.bit_length() - 1)
     out: dict[int, Grid] = {}
     wanted: list[tuple[float, int, int, int]] = []
@@ -241,9 +250,11 @@ def _grids(
             weight[key % p] += rows.total
     for key, rows in heavy.items():
         grid = table.grids.get(key, Grid(1, 1, (key % p,)))
-        ideal = desired(rows, output, p)
+        ideal = desired(later[key], output, p)
         sides = (grid.rows, grid.cols) if key in table.grids else (nearest(ideal[0]), nearest(ideal[1]))
         r, c = resized(sides[0], ideal[0]), resized(sides[1], ideal[1])
+        if not tight:
+            r, c = max(r, grid.rows), max(c, grid.cols)
         while r * c > most:
             tall = r / max(ideal[0], 1e-9) >= c / max(ideal[1], 1e-9)
             r, c = (r // 2, c) if c == 1 or (tall and r > 1) else (r, c // 2)
@@ -258,6 +269,16 @@ def _grids(
         out[key] = _resize(grid, r, c, rows.left / r + rows.right / c, weight)
     # A key that became light, or a grid of one task at home, is what hashing does.
     return {k: g for k, g in out.items() if g.units != (k % p,)}
+
+
+def _mean(heavy: Mapping[int, KeyRows], total: float, units: int) -> float:
+    """Rows a unit would have if grids were as desired now and all units alike."""
+    output = sum(r.left * r.right for r in heavy.values())
+    stored = total - sum(r.total for r in heavy.values())
+    for rows in heavy.values():
+        r, c = (max(1.0, side) for side in desired(rows, output, units))
+        stored += rows.left * c + rows.right * r
+    return stored / units
 
 
 def _resize(grid: Grid, rows: int, cols: int, task: float, weight: Float64) -> Grid:

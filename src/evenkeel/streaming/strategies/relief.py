@@ -25,6 +25,8 @@ TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
+CLEARED = 0.5
+"""How light a unit is made for a share of a key: with more room than for one part, or nothing is gained by sharing."""
 CLEARINGS = 32
 """How often that is tried in one search; it is the one step that costs more with more units."""
 ABSORBED = 1.6
@@ -205,7 +207,7 @@ class Side:
             return False
         names, rows, _ = self.items(j)
         for at in np.argsort(-rows, kind="stable").tolist():
-            if (self.stored[j] + share + 1) * (self.probing[j] + probing + 1) < limit:
+            if (self.stored[j] + share + 1) * (self.probing[j] + probing + 1) < CLEARED * limit:
                 return True
             room = self.loads
             room[[i, j]] = np.inf
