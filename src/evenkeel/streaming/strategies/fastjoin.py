@@ -5,8 +5,8 @@
             items of i that fit   -> j                             slots and keys, by GreedyFit or SAFit
             none fits             -> a key is cut: some of its parts -> j, which its rows then probe as well;
                                      where j is too full for that, j's other items -> the lightest units first
-        before that:              a key that has just become hot is laid over units that idle, such as those of the key
-                                  that was hot before it: next to nothing moves
+        or, where that is not enough: a key that has just become hot is laid over units that idle, such as those of the
+                                  key that was hot before it: next to nothing moves
 
 Every unit holds rows of every input: it is an instance of each side of the join-biclique. So the first table is plain
 hashing, and with no skew it stays that; a biclique of separate units would do twice the comparisons of hashing.
@@ -35,7 +35,7 @@ from evenkeel.types import Float64
 
 DEFAULTS = {
     "theta": 2.2,
-    "goal": 1.25,
+    "goal": 1.1,
     "gap": 1e-4,
     "moves": 8.0,
     "patience": 2.0,
@@ -56,6 +56,8 @@ REST = 4.0
 """Doublings of the epochs to wait when moves do not help, at the most."""
 EARLY = 4
 """The last epoch in which moves are taken back when keys turn out to come in order: later it is too much state."""
+AGAIN = 1.1
+"""How much more uneven loads below the threshold have to be for another search where one found nothing that pays."""
 LAG = 1
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
 SOON = 0.6
@@ -109,7 +111,8 @@ class FastJoin:
         act = act and not wait
         if sorted_arrival:
             return _in_order(table, loads.epoch, kept)
-        uneven = sorted((i for i in sides if over[i] and act), key=lambda i: -sides[i][2])
+        vain = {i: n for i, n in memory.get("vain", {}).items() if sides[i][2] <= min(s["theta"], AGAIN * n)}
+        uneven = sorted((i for i in sides if over[i] and act and i not in vain), key=lambda i: -sides[i][2])
         for input, (before, side) in _relieved(table, loads, {i: sides[i][:2] for i in uneven}, s).items():
             now, rate, li = sides[input]
             after = monitor.imbalance(side.loads)
@@ -118,6 +121,9 @@ class FastJoin:
                 slots[input] = tuple(side.slots)
                 keys[input] = {k: tuple(u.tolist()) for k, u in side.keys.items()}
                 reasons.append(f"{input}: LI {li:.1f} to {after:.1f}")
+            elif li <= s["theta"]:
+                vain[input] = li
+        kept["vain"] = vain
         new = table.changed(slots, keys, table.units)
         if reasons and (new.slots != table.slots or new.keys != table.keys):
             return Step(kept | {"over": {}, "rest": {**kept["rest"], "asked": worst}}, new, "; ".join(reasons))
@@ -135,24 +141,23 @@ def _in_order(table: KeyedTable, epoch: int, kept: Mapping[str, Any]) -> Step:
 def _relieved(
     table: KeyedTable, loads: Loads, uneven: Mapping[str, tuple[SideLoads, Float64]], s: Mapping[str, float]
 ) -> dict[str, tuple[Float64, Side]]:
-    """Loads before, and the sides with all moves that were found: keys laid over idle units first, for few bytes."""
+    """Loads before, and the sides with all moves that were found within the bytes that can be moved at once."""
     sizes = [n for u in loads.units for n in u.bytes.values()]
     budget = max(loads.budget, 2 * max(sizes, default=0))  # of large units two at a time, whatever that takes
     annealing = Annealing(s["T"], int(s["L"]), s["a"], s["Tmin"], seed=loads.epoch) if s["sa"] else None
-    out = {}
+    most, out = min(MOVES, int(s["moves"] * table.units)), {}
     for input, (now, rate) in uneven.items():
         side = _side(table, loads, input, now, rate, s["ahead"], budget)
-        before = side.loads
-        side.absorb()
-        budget -= side.spent
-        out[input] = before, side
-    for input, (before, side) in out.items():
-        if not side.sources or monitor.imbalance(side.loads) > SOON * s["theta"]:
-            budget += side.spent
-            side.budget = budget
-            side = balance(side, s["goal"], min(MOVES, int(s["moves"] * table.units)), s["gap"], annealing)
-            budget -= side.spent
-            out[input] = before, side
+        before, spread = side.loads, side.copied()
+        ways = []
+        if spread.absorb():
+            even = monitor.imbalance(spread.loads) <= SOON * s["theta"]
+            ways.append(spread if even else balance(spread, s["goal"], most, s["gap"], annealing))
+        if not ways or float(side.size.sum()) <= budget:
+            ways.append(balance(side, s["goal"], most, s["gap"], annealing))
+        best = min(ways, key=lambda way: (monitor.imbalance(way.loads) > s["theta"], float(way.loads.max())))
+        budget -= best.spent
+        out[input] = before, best
     return out
 
 

@@ -27,7 +27,7 @@ EVICTIONS = 3
 """How many of them are cleared for a share of a key that fits nowhere."""
 CLEARED = 0.5
 """How light a unit is made for a share of a key: with more room than for one part, or nothing is gained by sharing."""
-CLEARINGS = 32
+CLEARINGS = 160
 """How often that is tried in one search; it is the one step that costs more with more units."""
 ABSORBED = 1.6
 """How heavy units may become that a key is laid over at once, in parts of the heaviest load without it."""
@@ -57,6 +57,8 @@ class Side:
     """Bytes of each unit."""
     budget: float = float("inf")
     """Bytes of units that lose rows, at the most."""
+    clearings: int = CLEARINGS
+    """How often a unit may still be tried to be cleared."""
     sources: set[int] = field(default_factory=set)
     """Units that lose rows."""
 
@@ -206,17 +208,18 @@ class Side:
         if key in self.held[j]:
             return False
         names, rows, _ = self.items(j)
+        room = self.loads
+        room[[i, j]] = np.inf
         for at in np.argsort(-rows, kind="stable").tolist():
             if (self.stored[j] + share + 1) * (self.probing[j] + probing + 1) < CLEARED * limit:
                 return True
-            room = self.loads
-            room[[i, j]] = np.inf
-            to = int(np.argmin(room))
+            to = int(room.argmin())
             s, p = self._weight(names[at], j)
             if names[at][0] and names[at][1] in self.held[to]:
                 p = 0.0
             if (self.stored[to] + s + 1) * (self.probing[to] + p + 1) < limit:
                 self.move(names[at], j, to)
+                room[to] = (self.stored[to] + 1) * (self.probing[to] + 1)
         return bool((self.stored[j] + share + 1) * (self.probing[j] + probing + 1) < limit)
 
     def _weight(self, item: tuple[bool, int], unit: int) -> tuple[float, float]:
@@ -233,12 +236,12 @@ class Side:
             out += [u for u in order if key in self.held[u] and u not in out][:TARGETS]
         return [j for j in out if j != i]
 
-    def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None, evictions: int) -> Side | None:
+    def relieve(self, i: int, goal: float, gap: float, annealing: Annealing | None) -> Side | None:
         """This side, or a copy of it where a unit was cleared first, with i lighter; None if nothing helps."""
         if not self.may_lose(i):
             return None
         names, stored, probing = self.items(i)
-        loads = self.loads
+        loads, evictions = self.loads, EVICTIONS
         targets = [j for j in self.targets(i) if loads[i] > goal * loads[j]]
         for j in targets:
             pair = self.pair(i, j)
@@ -249,15 +252,29 @@ class Side:
             )
             for item in chosen.tolist():
                 self.move(names[item], i, j)
-            if len(chosen) or self.cut(i, j):
+            if len(chosen):
                 return self
-        for j in targets[:evictions]:
-            if not self.may_lose(i, j):
-                continue
-            other = self.copied()
-            if other.evict(i, j) and other.cut(i, j):
-                return other
+            room = self.cleared(i, j) if evictions and self.clearings else None
+            evictions -= bool(evictions)
+            shared = self.copied() if room is not None else self
+            if shared.cut(i, j):
+                return shared if room is None or shared.spread <= room.spread else room
+            if room is not None:
+                return room
         return None
+
+    def cleared(self, i: int, j: int) -> Side | None:
+        """A copy in which j was cleared for a share of i's heaviest key, if it can be."""
+        if not self.may_lose(i, j):
+            return None
+        self.clearings -= 1
+        other = self.copied()
+        return other if other.evict(i, j) and other.cut(i, j) else None
+
+    @property
+    def spread(self) -> float:
+        """The less, the more even and the less work: heavy units weigh most."""
+        return float(np.square(self.loads).sum())
 
 
 def _room(stored: Float64, probing: Float64, rows: float, probes: float, below: float) -> Int64 | None:
@@ -278,7 +295,6 @@ def _room(stored: Float64, probing: Float64, rows: float, probes: float, below: 
 def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing | None) -> Side:
     """Move items until LI is at most `goal`, nothing helps any more, or `most` moves are made."""
     stuck: set[int] = set()
-    clearings = CLEARINGS
     for _ in range(most):
         loads = side.loads
         ranked = loads.copy()
@@ -286,8 +302,7 @@ def balance(side: Side, goal: float, most: int, gap: float, annealing: Annealing
         i = int(np.argmax(ranked))
         if ranked[i] <= goal * loads.min():
             break
-        relieved = side.relieve(i, goal, gap, annealing, EVICTIONS if clearings else 0)
-        clearings -= bool(clearings and relieved is not side)
+        relieved = side.relieve(i, goal, gap, annealing)
         if relieved is None:
             stuck.add(i)
             if len(stuck) > STUCK:
