@@ -21,6 +21,8 @@ from evenkeel.types import Float64, Int64
 
 ROOM = 0.9
 """How heavy a unit may become by what is moved out of another's way, in parts of the heaviest load."""
+QUIET = 100.0
+"""So many, or a tenth of the mean where that is less."""
 TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
@@ -72,6 +74,11 @@ class Side:
             held=[dict(h) for h in self.held], of_unit=[list(u) for u in self.of_unit], moved=self.moved.copy(),
             sources=set(self.sources),
         )  # fmt: skip
+
+    @property
+    def quiet(self) -> float:
+        """Probes that a unit has to keep: of fewer, chance makes an uneven load, however well it was planned."""
+        return min(QUIET, float(self.probing.mean()) / 10)
 
     @property
     def spent(self) -> float:
@@ -213,6 +220,8 @@ class Side:
         for at in np.argsort(-rows, kind="stable").tolist():
             if (self.stored[j] + share + 1) * (self.probing[j] + probing + 1) < CLEARED * limit:
                 return True
+            if self.probing[j] + probing < self.quiet:
+                break
             to = int(room.argmin())
             s, p = self._weight(names[at], j)
             if names[at][0] and names[at][1] in self.held[to]:
@@ -245,11 +254,13 @@ class Side:
         targets = [j for j in self.targets(i) if loads[i] > goal * loads[j]]
         for j in targets:
             pair = self.pair(i, j)
-            chosen = (
-                greedy_fit(pair, stored, probing, gap * float(self.loads[i]))
-                if annealing is None
-                else sa_fit(pair, stored, probing, annealing)
-            )
+            chosen = np.empty(0, dtype=np.int64)
+            if self.probing[i] >= 2 * self.quiet:
+                chosen = (
+                    greedy_fit(pair, stored, probing, gap * float(self.loads[i]))
+                    if annealing is None
+                    else sa_fit(pair, stored, probing, annealing)
+                )
             for item in chosen.tolist():
                 self.move(names[item], i, j)
             if len(chosen):
