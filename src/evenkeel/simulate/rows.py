@@ -16,13 +16,12 @@ import numpy as np
 
 from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
-from evenkeel.streaming.strategies.keyed import parts_for
 from evenkeel.types import Float64, Int64
 
 FINE = 8
 """Grains are cut finer than this part of a unit's fair share."""
-MOST = 1024
-"""A key hotter than a unit has a grain for each part that tables cut it into, but not more than this for that alone."""
+HOT = 1024
+"""Grains of a key hotter than a unit, at the least: tables cut it into parts, or spread it by a hash."""
 LOOKS = 16
 """Epochs at which shares are looked at to find the heavy keys."""
 
@@ -52,7 +51,7 @@ def grains(dists: tuple[Distribution, ...], units: int, parts: int, epochs: int,
         for e in {int(x) for x in np.linspace(0, epochs - 1, min(epochs, LOOKS))}:
             most[: d.keys] = np.maximum(most[: d.keys], d.shares(e, epochs))
     wanted = np.maximum(1, most * FINE * units)
-    least = np.where(most * units > 1, min(MOST, parts_for(units)), parts)
+    least = np.where(most * units > 1, HOT, parts)
     count = np.where(wanted > 1, np.maximum(2 ** np.ceil(np.log2(wanted)), least), 1).astype(np.int64)
     key = np.repeat(np.arange(keys), count)
     number = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
