@@ -59,9 +59,9 @@ def test_units_are_cleared_for_a_key_however_hot(share):
 def test_a_key_that_turns_hot_takes_the_units_of_the_one_before(share):
     flips = HotKey(share, 10, Zipf(0.0, 20_000))
     hashed = ek.simulate("hash", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3)
-    for row_bytes, most, gain in ((100, 0.4, 3), (32, 1.2, 4)):  # where all state can be moved at once, it is
+    for row_bytes, late, most, gain in ((100, 1, 0.5, 3), (32, 0, 1.2, 4)):  # small state is moved
         report = ek.simulate("fastjoin", flips, flips, units=16, epochs=40, rows=1_600_000, seed=3, row_bytes=row_bytes)
-        assert [e for e, li in enumerate(report.li) if li >= 2.2] == [0, 10, 20, 30], "only when nobody can know yet"
+        assert max(e % 10 for e, li in enumerate(report.li) if li >= 2.2) <= late, "over with the epoch, or the next"
         assert report.moved_share < most and report.makespan < hashed.makespan / gain
 
 
