@@ -204,7 +204,7 @@ def _case(
 
 
 def _memory(spark: SparkSession, plan: ek.JoinPlan) -> float:
-    """Bytes that the hungriest task of the join held for sorting and hashing."""
+    """Bytes that the hungriest task of the join held for sorting; 0 where it hashes, which Spark does not count."""
     with tagged(spark) as tag:
         consume(plan.execute())
         held = task_metric(spark, tag, "peakExecutionMemory", WORKERS)
@@ -314,7 +314,7 @@ def _table(data: dict[str, Any]) -> list[list[str]]:
                     f"{m['skew_degree']:.2f}",
                     f"{abs(m['estimated'] / m['heaviest'] - 1):.1%}",
                     f"{m['replication']:.2f}",
-                    f"{m['task_memory'] / 2**20:.0f} MB",
+                    f"{m['task_memory'] / 2**20:.0f} MB" if m["task_memory"] else "not counted",
                     f"{wall['evenkeel, planning']:.2f} s",
                     f"{wall[f'evenkeel, {s}']:.2f} s",
                     f"{wall['duckdb']:.2f} s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from evenkeel import EvenkeelError
 from evenkeel.cli import app
 from evenkeel.testing import assert_same_rows
 
+bucketed_write = importlib.import_module("evenkeel.bucketed.write")  # the package has a function of that name
 LEFT = pa.table({"k": [7] * 60 + [*range(30)] + [None, None], "n": [*range(92)]})
 RIGHT = pa.table({"k": [*range(5, 45), None], "n": [*range(41)], "who": [f"w{i}" for i in range(41)]})
 
@@ -43,6 +45,21 @@ def plan_of(df):
 
 def theirs(frames, how):
     return frames["l"].join(frames["r"].withColumnRenamed("n", "n_r"), "k", how)
+
+
+def test_what_a_frame_computes_itself_keeps_its_settings(spark, tmp_path, monkeypatch):
+    """Keys of a table that is only read are counted without AQE; a join before it is run as the session says."""
+    used = []
+    real = bucketed_write._settings
+    monkeypatch.setattr(bucketed_write, "_settings", lambda spark, values: used.append(values) or real(spark, values))
+    spark.range(100).write.parquet(str(tmp_path / "raw"))
+    raw = spark.read.parquet(str(tmp_path / "raw"))
+    ek.bucketed.write(raw, tmp_path / "a", "id")
+    assert used[0] == bucketed_write._COUNTING
+    before = {k: spark.conf.get(k) for k in bucketed_write._COUNTING}
+    used.clear()
+    ek.bucketed.write(raw.groupBy("id").count(), tmp_path / "b", "id")
+    assert used[0] == {} and {k: spark.conf.get(k) for k in before} == before
 
 
 def test_the_plan_has_no_exchange_and_no_sort(spark, lake):

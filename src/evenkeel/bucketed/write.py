@@ -81,7 +81,8 @@ _SETTINGS = {
 }
 """One file a unit, and only types that every Parquet reader understands."""
 _COUNTING = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "16"}
-"""Of counts that are few: planned once and summed up side by side, where AQE plans again and leaves it to one task."""
+"""Where a table is only read, planned once and summed up side by side: AQE plans again and leaves it to one task.
+What the DataFrame computes itself, such as joins, keeps the session's settings."""
 _KEY_TYPES = (
     T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType,
     T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType,
@@ -244,7 +245,8 @@ def _plan(
     """The layout, and how to find the hottest keys."""
     if made.bucket_size == 0:
         return BucketLayout(made.buckets, {}), tuple
-    guess = size_in_bytes(explain_text(df))
+    text = explain_text(df)
+    guess = size_in_bytes(text)
     modulus = cells_for(made.buckets or None, guess, made.bucket_size)
     keys = df.select(*(F.col(_quoted(n)) for n in made.names))
 
@@ -254,7 +256,7 @@ def _plan(
             return keys
         return keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / size)))
 
-    with _settings(df.sparkSession, _COUNTING):
+    with _settings(df.sparkSession, _COUNTING if keeps_order(text) else {}):
         counted = (
             in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
             .groupBy("cell").agg(F.count("*").alias("n")).toArrow()

@@ -1,11 +1,12 @@
 """One input's rows, unit by unit, and the moves that even them out: the inner loop of FastJoin.
 
     balance    the heaviest unit is relieved until LI is at the goal, nothing helps, or enough was moved
-    relieve    items that fit -> a light unit; none fits -> a key is cut; no room -> a unit is cleared for it first
+    relieve    items that fit -> a light unit; none fits -> a key is cut, or a unit is cleared for it first
+    absorb     a key that has just become hot -> all units that have room for its probes
 
-Invariant: each move lowers the load of the heaviest unit and lifts no unit to where that was; no more bytes of units
-lose rows than the budget has.
-Source: FastJoin, section III-C; cutting keys, clearing units and the budget are ours.
+Invariant: relieving lowers the load of the heaviest unit and lifts no unit to where that was; absorbing lifts none far
+above the heaviest without that key; no more bytes of units lose rows than the budget has.
+Source: FastJoin, section III-C; cutting and absorbing keys, clearing units and the budget are ours.
 """
 
 from __future__ import annotations
