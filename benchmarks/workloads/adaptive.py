@@ -220,19 +220,21 @@ def _spark(results: Results, options: argparse.Namespace) -> dict[str, Any]:
 
     spark = local_session("evenkeel-bench-adaptive", memory="4g", spark__sql__shuffle__partitions="2")
     batches, rows = 24, options.adaptive_rows
-    worlds: dict[str, Distribution] = {
-        "no skew": Zipf(0.0, rows * 4),
-        "skew": Zipf(0.7, rows * 4),
-        "hot key flips": HotKey(0.003, 8, Zipf(0.0, rows * 4)),
+    even = Zipf(0.0, rows * 4)
+    worlds: dict[str, dict[str, Distribution]] = {
+        "no skew": {"left": even, "right": even},
+        "skew": {"left": Zipf(1.2, rows * 4), "right": even},
+        "hot key flips": {"left": HotKey(0.3, 8, even), "right": even},
     }
+    """Skewed on one side: the results of a history that is skewed on both grow with every epoch, and their time too."""
     out: dict[str, Any] = {}
-    for name, dist in worlds.items():
+    for name, dists in worlds.items():
 
-        def make(b: int, side: str, dist: Distribution = dist) -> pa.Table:
-            keys = draw(dist, rows, b, batches, SEED + (side == "left"))
+        def make(b: int, side: str, dists: dict[str, Distribution] = dists) -> pa.Table:
+            keys = draw(dists[side], rows, b, batches, SEED + (side == "left"))
             return pa.table({"k": keys, "id": np.arange(rows) + b * rows, "v": keys * 0.5})
 
-        folder = feed(options.data / f"adaptive-{name.replace(' ', '-')}-{rows}", batches, make)
+        folder = feed(options.data / f"adaptive-left-{name.replace(' ', '-')}-{rows}", batches, make)
         work = options.data / "adaptive-work"
         case: dict[str, Any] = {}
         for strategy in ("hash", "contrand", "random", "fastjoin", "hypercube"):

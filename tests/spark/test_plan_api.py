@@ -23,6 +23,7 @@ from evenkeel.errors import (
     UnknownOption,
     UnparsableCondition,
 )
+from evenkeel.spark.metrics import largest_size
 from evenkeel.testing import assert_same_rows, zipf_keys
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -248,3 +249,18 @@ def test_a_million_identical_rows(spark, no_broadcast, how):
     right = spark.createDataFrame(pa.table({"k": pa.array([5, 5, 6], pa.int32()), "w": [1, 2, 3]}))
     got = ek.join(left, right, "k", how, workers=4)
     assert got.count() == left.join(right, "k", how).count() == 2_000_000 + (how == "full")
+
+
+TASKS = "total (min, med, max (stageId: taskId))"
+
+
+@pytest.mark.parametrize(
+    ("said", "most"),
+    [
+        (f"{TASKS}\n2.0 GiB (64.1 MiB, 65.0 MiB, 65.5 MiB (stage 8.0: task 12))", 65.5 * 2**20),
+        (f"{TASKS}\n1024.0 B (32.0 B, 32.0 B, 1,032.0 B (stage 8.0: task 11))", 1032),
+        ("36.3 KiB", 36.3 * 2**10),
+    ],
+)
+def test_sizes_as_spark_words_them(said, most):
+    assert largest_size(said) == pytest.approx(most)

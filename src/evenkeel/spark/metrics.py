@@ -1,11 +1,12 @@
-"""Task times of a query, from the REST interface of Spark's own web UI, which every version has.
+"""What tasks and operators of a query took, from the REST interface of Spark's own web UI, which every version has.
 
-Where there is no UI (switched off, or the session is a Spark Connect client) times are simply not known.
+Where there is no UI (switched off, or the session is a Spark Connect client) it is simply not known.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -56,6 +57,33 @@ def task_metric(spark: SparkSession, tag: str, metric: str, tasks: int | None = 
     return values
 
 
+def operator_bytes(spark: SparkSession, tag: str, metric: str) -> float | None:
+    """The most bytes that one task held by a metric of Spark's operators, over the tagged queries; None if unknown.
+
+    Spark publishes these for reading ("total (min, med, max ...)"), so they are as exact as it prints them.
+    """
+    api = _api(spark)
+    if api is None:
+        return None
+
+    def look() -> list[dict[str, Any]] | None:
+        jobs = {j["jobId"] for j in _jobs(api, tag)}
+        queries = _get(f"{api}/sql?details=true&planDescription=false&length=100000")
+        mine = [q for q in queries if jobs & {*q["successJobIds"], *q["runningJobIds"]}]
+        return None if any(q["status"] == "RUNNING" for q in mine) else mine
+
+    nodes = [n for q in _eventually(look) or [] for n in q["nodes"]]
+    said = [m["value"] for n in nodes for m in n["metrics"] if m["name"] == metric]
+    return max((largest_size(text) for text in said), default=0.0)
+
+
+def largest_size(text: str) -> float:
+    """The maximum in Spark's wording of sizes: of the tasks where it names them, else the one size there is."""
+    tasks = text.rsplit("\n", 1)[-1].split("(stage", 1)[0]
+    number, unit = re.findall(r"([\d.,]+) ([KMGT]?i?B)\b", tasks)[-1]
+    return float(number.replace(",", "")) * 1024.0 ** "BKMGT".index(unit[0])
+
+
 def _api(spark: SparkSession) -> str | None:
     try:
         context = spark.sparkContext
@@ -73,11 +101,15 @@ def _get(url: str) -> Any:
         return json.load(answer)
 
 
+def _jobs(api: str, tag: str) -> list[dict[str, Any]]:
+    return [j for j in _get(f"{api}/jobs") if any(t.endswith(tag) for t in j.get("jobTags", []))]
+
+
 def _stages(api: str, tag: str, tasks: int | None) -> list[dict[str, Any]]:
     """Finished stages of the tagged jobs; the UI learns of the last task a moment after the job has ended."""
 
     def look() -> list[dict[str, Any]] | None:
-        jobs = [j for j in _get(f"{api}/jobs") if any(t.endswith(tag) for t in j.get("jobTags", []))]
+        jobs = _jobs(api, tag)
         if not jobs or any(j["status"] == "RUNNING" for j in jobs):
             return None
         wanted = {s for j in jobs for s in j["stageIds"]}
