@@ -1,4 +1,4 @@
-"""A stream join started again in a process of its own: `python -m benchmarks.stream_restart FOLDER WORK`.
+"""A stream join started again in a process of its own: `python -m benchmarks.stream_restart FOLDER WORK [ARCHIVE]`.
 
 It goes on with the state and checkpoint under WORK, over the files of FOLDER, and prints how many seconds after the
 start of the process, Python and the JVM included, the first batch's results had all reached the sink; when Spark was
@@ -24,10 +24,12 @@ def main() -> None:
     folder, work = Path(sys.argv[1]), Path(sys.argv[2])
     import evenkeel as ek
     from benchmarks.workloads.stream_feeds import NOW, Clock, streams
+    from evenkeel.jvm_archive import option
     from evenkeel.spark.session import local_session
 
+    java = {"spark__driver__extraJavaOptions": option(Path(sys.argv[3]))} if len(sys.argv) > 3 else {}
     spark = local_session(
-        "evenkeel-restart", memory="2g", spark__ui__enabled="false", spark__sql__shuffle__partitions="2"
+        "evenkeel-restart", memory="2g", spark__ui__enabled="false", spark__sql__shuffle__partitions="2", **java
     )
     ready = age()
     clock = Clock()

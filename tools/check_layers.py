@@ -16,13 +16,14 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 PACKAGE = "evenkeel"
 LAYERS = (
     *("errors", "types", "hashing", "charts", "report", "conditions", "stats", "schemes", "local", "plan", "sql"),
-    *("state", "spark", "batch", "bucketed", "streaming", "simulate", "testing", "demo", "cli", "dashboard"),
+    *("state", "spark", "batch", "bucketed", "streaming", "simulate", "testing", "demo", "jvm_archive", "cli"),
+    "dashboard",
 )
 WITHOUT_SPARK = (*LAYERS[: LAYERS.index("spark")], "simulate")
 # The engine of stream joins runs without Spark too: only its adapter knows it.
 SPARK_ADAPTERS = {"streaming": "structured"}
 # The package itself gathers the public names; what is above it is for people who run it, not for importers.
-ABOVE_PACKAGE = ("testing", "demo", "cli")
+ABOVE_PACKAGE = ("testing", "demo", "jvm_archive", "cli")
 CLASSIC_ONLY = ("_jvm", "_jdf", "_jsc", "rdd")
 
 

@@ -9,6 +9,7 @@ from evenkeel.errors.bucketed import (
 )
 from evenkeel.errors.requests import (
     AmbiguousColumn,
+    ArchiveUnwritable,
     DisconnectedInput,
     DuplicateInput,
     IncomparableTypes,
@@ -40,6 +41,7 @@ from evenkeel.errors.streams import (
 
 __all__ = [
     "AmbiguousColumn",
+    "ArchiveUnwritable",
     "BrokenTable",
     "DisconnectedInput",
     "DuplicateInput",

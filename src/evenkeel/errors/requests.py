@@ -297,3 +297,12 @@ class UnreadableInput(EvenkeelError):
     @classmethod
     def target_exists(cls, path: str) -> EvenkeelError:
         return cls._make(f"'{path}' exists already.", "choose another --out, or add --overwrite.")
+
+
+class ArchiveUnwritable(EvenkeelError):
+    @classmethod
+    def at(cls, path: str, why: str) -> EvenkeelError:
+        return cls._make(
+            f"The archive of classes '{path}' was not written: {why}",
+            "give a file in a folder that can be written, with 200 MB to spare, and use Java 17 or newer.",
+        )
