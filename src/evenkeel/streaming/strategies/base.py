@@ -26,6 +26,7 @@ a step says `moves=False`: then rows stay, and the new table probes wherever the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
@@ -248,3 +249,8 @@ class Adaptive(Strategy, Protocol):
 
 def adapts(strategy: Strategy) -> TypeGuard[Adaptive]:
     return hasattr(strategy, "adapt")
+
+
+def folded(values: object, kind: str) -> str:
+    """Constants in SQL as one text, which Spark reads once, when it plans; its parser takes seconds for thousands."""
+    return f"from_json('{json.dumps(values, separators=(',', ':'))}', '{kind}')"

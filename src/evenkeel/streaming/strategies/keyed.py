@@ -13,6 +13,7 @@ Source: the routing table of FastJoin, sections III-A and III-D; slots, and keys
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements
+from evenkeel.streaming.strategies.base import FLAGS, PRIMARY, PROBE, STORE, Exceptions, Placements, folded
 from evenkeel.types import Float64, Int64
 
 Units = tuple[int, ...]
@@ -70,11 +71,7 @@ class KeyedTable:
 
     def _alternatives(self, input: str, key: int) -> tuple[tuple[int, ...], ...]:
         probed = self.probed(input, key)
-        out = []
-        for unit in self.stored(input, key):
-            codes = [unit * FLAGS + PRIMARY + STORE + (PROBE if unit in probed else 0)]
-            out.append((*codes, *(u * FLAGS + PROBE for u in probed if u != unit)))
-        return tuple(out)
+        return tuple(_codes(unit, probed) for unit in self.stored(input, key))
 
     def stored(self, input: str, key: int) -> Units:
         """The units that rows of the input with this key are stored in, by part."""
@@ -144,19 +141,20 @@ class KeyedTable:
         )
 
     def place_sql(self, input: str, key: str, row: str, position: str | None = None) -> str:
-        mine = _slot_sql(self.slots[input], key)
-        theirs = [t for i, t in self.slots.items() if i != input]
-        if all(t == self.slots[input] for t in theirs):
-            return f"array({mine} * {FLAGS} + {PRIMARY + STORE + PROBE})"
-        if len(theirs) > 1:
-            probed = f"array_distinct(array({', '.join(_slot_sql(t, key) for t in theirs)}))"
-            store = f"{mine} * {FLAGS} + {PRIMARY + STORE} + IF(array_contains({probed}, {mine}), {PROBE}, 0)"
-            others = f"transform(array_remove({probed}, {mine}), u -> u * {FLAGS} + {PROBE})"
-            return f"concat(array({store}), {others})"
-        other = _slot_sql(theirs[0], key)
-        both = f"array({mine} * {FLAGS} + {PRIMARY + STORE + PROBE})"
-        apart = f"array({mine} * {FLAGS} + {PRIMARY + STORE}, {other} * {FLAGS} + {PROBE})"
-        return f"IF({mine} = {other}, {both}, {apart})"
+        if len(set(self.base)) == 1 and self._in_turn:
+            return f"array(cast(pmod({key}, {self.units}L) AS int) * {FLAGS} + {PRIMARY + STORE + PROBE})"
+        # All of a slot's placements in one look: expressions that work them out are too long a method for the JVM's
+        # compiler, and rows are placed five times as slowly.
+        mine, theirs = self.slots[input], [t for i, t in self.slots.items() if i != input]
+        count = math.lcm(*(len(t) for t in self.base))
+        ways = [_codes(mine[n % len(mine)], tuple(sorted({t[n % len(t)] for t in theirs}))) for n in range(count)]
+        return f"{folded(ways, 'array<array<int>>')}[cast(pmod({key}, {count}L) AS int)]"
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether slots repeat the units in order: then a key's unit is its hash modulo the units."""
+        slots = self.base[0]
+        return len(slots) % self.units == 0 and slots == tuple(range(self.units)) * (len(slots) // self.units)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -194,9 +192,7 @@ def parts_for(units: int) -> int:
     return max(64, 1 << (4 * units - 1).bit_length())
 
 
-def _slot_sql(slots: Units, key: str) -> str:
-    """The unit of a key's slot; where slots repeat the units in order, that is the hash modulo the units."""
-    units = max(slots) + 1
-    if len(slots) % units == 0 and slots == tuple(range(units)) * (len(slots) // units):
-        return f"cast(pmod({key}, {units}L) AS int)"
-    return f"array({', '.join(map(str, slots))})[cast(pmod({key}, {len(slots)}L) AS int)]"
+def _codes(stored: int, probed: Units) -> Units:
+    """The placements of a row that is stored in one unit and probes these."""
+    here = stored * FLAGS + PRIMARY + STORE + (PROBE if stored in probed else 0)
+    return (here, *(u * FLAGS + PROBE for u in probed if u != stored))

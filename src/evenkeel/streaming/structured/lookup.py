@@ -11,11 +11,9 @@ Source: hash tables by displacement (Tarjan and Yao 1979), first fit.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
-from evenkeel.streaming.strategies.base import Exceptions
+from evenkeel.streaming.strategies.base import Exceptions, folded
 
 SLOTS = 64
 """At the least."""
@@ -57,15 +55,10 @@ def with_exceptions(exceptions: Exceptions, key: str, row: str, otherwise: str) 
     """`otherwise`, an expression of type array<int>, but for the keys that have ways of their own."""
     moved, placed = slots_of(list(exceptions))
     groups, slots = len(moved), len(placed)
-    by = f"{_folded(moved, 'array<int>')}[cast(pmod(shiftright({key}, 32), {groups}L) AS int)]"
+    by = f"{folded(moved, 'array<int>')}[cast(pmod(shiftright({key}, 32), {groups}L) AS int)]"
     slot = f"pmod(cast(pmod({key}, {slots}L) AS int) + {by}, {slots})"
-    known = f"{_folded(placed, 'array<bigint>')}[{slot}]"
+    known = f"{folded(placed, 'array<bigint>')}[{slot}]"
     ways = [exceptions[k] if k is not None else None for k in placed]
-    mine = f"{_folded(ways, 'array<array<array<int>>>')}[{slot}]"
+    mine = f"{folded(ways, 'array<array<array<int>>>')}[{slot}]"
     way = f"{mine}[cast(pmod({row}, cast(size({mine}) AS bigint)) AS int)]"
     return f"CASE WHEN {known} = {key} THEN {way} ELSE {otherwise} END"
-
-
-def _folded(values: object, kind: str) -> str:
-    """One text to Spark's parser, which would take seconds for thousands of numbers; read once, when it plans."""
-    return f"from_json('{json.dumps(values, separators=(',', ':'))}', '{kind}')"
