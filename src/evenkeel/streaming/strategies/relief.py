@@ -262,6 +262,7 @@ class Side:
                     if annealing is None
                     else sa_fit(pair, stored, probing, annealing)
                 )
+                chosen = chosen[self.probing[i] - np.cumsum(probing[chosen]) >= self.quiet]
             for item in chosen.tolist():
                 self.move(names[item], i, j)
             if len(chosen):
