@@ -73,6 +73,16 @@ def test_grids_are_laid_out_while_a_key_is_young(units):
     assert report.moved_share < 0.2
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_units_that_few_rows_probe_are_given_some(swapped):
+    """A key that only one input has often: units that are left hardly any probes are uneven by chance alone."""
+    ends = (Zipf(2.0), Zipf(0.0)) if swapped else (Zipf(0.0), Zipf(2.0))
+    plain, report = (ek.simulate(s, *ends, units=48, epochs=30, rows=3_000_000, seed=3) for s in ("hash", "fastjoin"))
+    assert np.mean(np.array(report.li[3:]) < 2.2) > 0.85
+    assert report.makespan < plain.makespan / 30, "loads are even because all units work in vain"
+    assert report.moved_share < 0.05
+
+
 def test_moves_before_order_is_recognised_are_taken_back():
     keys = Sorted(Zipf(0.0))
     reports = {s: ek.simulate(s, keys, keys, units=48, epochs=40, rows=4_000_000) for s in ("fastjoin", "hash")}

@@ -58,6 +58,8 @@ EARLY = 4
 """The last epoch in which moves are taken back when keys turn out to come in order: later it is too much state."""
 AGAIN = 1.1
 """How much more uneven loads below the threshold have to be for another search where one found nothing that pays."""
+WASTE = 2.0
+"""How much heavier the heaviest unit may be for the sake of even loads: those of idle units can be raised by copies."""
 LAG = 1
 """Epochs until a table that is asked for is in force: an imbalance is judged by what it will be then."""
 SOON = 0.6
@@ -154,7 +156,10 @@ def _relieved(
             even = monitor.imbalance(spread.loads) <= SOON * s["theta"]
             ways.append(spread if even else balance(spread, s["goal"], most, s["gap"], annealing))
         if not ways or float(side.size.sum()) <= budget:
+            side.quieten()
             ways.append(balance(side, s["goal"], most, s["gap"], annealing))
+        least = min(float(way.loads.max()) for way in ways)
+        ways = [way for way in ways if way.loads.max() <= WASTE * least]
         best = min(ways, key=lambda way: (monitor.imbalance(way.loads) > s["theta"], float(way.loads.max())))
         budget -= best.spent
         out[input] = before, best

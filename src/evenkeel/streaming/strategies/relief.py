@@ -3,6 +3,7 @@
     balance    the heaviest unit is relieved until LI is at the goal, nothing helps, or enough was moved
     relieve    items that fit -> a light unit; none fits -> a key is cut, or a unit is cleared for it first
     absorb     a key that has just become hot -> all units that have room for its probes
+    quieten    units that hardly any row probes -> a share of a key that some do
 
 Invariant: relieving lowers the load of the heaviest unit and lifts no unit to where that was; absorbing lifts none far
 above the heaviest without that key; no more bytes of units lose rows than the budget has.
@@ -24,6 +25,8 @@ ROOM = 0.9
 """How heavy a unit may become by what is moved out of another's way, in parts of the heaviest load."""
 QUIET = 100.0
 """So many, or a tenth of the mean where that is less."""
+QUIETED = 3.0
+"""How many times that units are given that have less."""
 TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
@@ -165,6 +168,20 @@ class Side:
                 self.give(key, i, j, count)
                 return True
         return False
+
+    def quieten(self) -> None:
+        """Share a key that just enough rows probe with the units that too few do: chance no longer makes their load."""
+        few = np.flatnonzero(self.probing < self.quiet)
+        if not len(few):
+            return
+        wanted = QUIETED * self.quiet - float(self.probing[few].min())
+        keys = [(p, k, i) for i, held in enumerate(self.held) for k, (_, p) in held.items() if p >= wanted]
+        whole = [(p, k, i) for p, k, i in keys if len(self.units_of(k)) == 1 and self.may_lose(i)]
+        if not whole:
+            return
+        _, key, i = min(whole)
+        for n, j in enumerate(few.tolist()):
+            self.give(key, i, j, self.share(key, i) // (len(few) + 1 - n))
 
     def absorb(self) -> bool:
         """Lay a key over units that have room for all its probes, such as those of a key that was hot before it.
