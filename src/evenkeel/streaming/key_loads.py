@@ -33,12 +33,15 @@ def heaviest_keys(
     held = {i: [*stored[i], fresh[i]] for i in stored}
     all_stored = max(1, sum(len(r) for runs in held.values() for r in runs))
     all_probing = max(1, sum(len(r) for r in probing.values()))
-    weight: dict[int, float] = {}
+    met, shares = [], []
     for total, runs in ((all_stored, [r for rs in held.values() for r in rs]), (all_probing, list(probing.values()))):
         for run in runs:
-            for key, share in zip(*_met(run), strict=True):
-                weight[key] = weight.get(key, 0.0) + share / total
-    keys = np.array(sorted(weight, key=lambda k: (-weight[k], k))[: 2 * most], dtype=np.int64)
+            found, rows = _met(run)
+            met.append(found)
+            shares.append(rows / total)
+    keys, at = np.unique(np.concatenate(met), return_inverse=True)
+    weight = np.bincount(at, weights=np.concatenate(shares))
+    keys = keys[np.lexsort((keys, -weight))[: 2 * most]]
     counted: dict[str, tuple[Int64, Int64, Int64]] = {}
     for i in held:
         now = _count(fresh[i], keys)
@@ -52,11 +55,11 @@ def heaviest_keys(
     }
 
 
-def _met(run: Int64) -> tuple[list[int], list[int]]:
+def _met(run: Int64) -> tuple[Int64, Int64]:
     """Keys met in strides, and how many rows each has in the run."""
     stride = max(1, len(run) // STEPS)
     keys, times = np.unique(run[stride // 2 :: stride], return_counts=True)
-    return keys.tolist(), (times if stride == 1 else _count(run, keys)).tolist()
+    return keys, times if stride == 1 else _count(run, keys)
 
 
 def _count(run: Int64, keys: Int64) -> Int64:
