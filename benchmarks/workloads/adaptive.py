@@ -282,6 +282,9 @@ def _table(data: dict[str, Any]) -> list[list[str]]:
     for key, c in data.get("one_bucket", {}).items():
         shown = ", ".join(f"{s} {n['rows']:,.0f}" for s, n in c.items())
         rows.append([f"{key}: rows of the heaviest unit", "16", shown, "", "", ""])
+    for key, c in data.get("spark", {}).items():
+        shown = ", ".join(f"{s} {n['rows_per_second'] / 1e3:,.0f}k" for s, n in c.items())
+        rows.append([f"{key}, on Spark: rows/s", "16", shown, "", "", ""])
     return rows
 
 
