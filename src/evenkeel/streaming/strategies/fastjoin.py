@@ -150,14 +150,17 @@ def _relieved(
     most, out = min(MOVES, int(s["moves"] * table.units)), {}
     for input, (now, rate) in uneven.items():
         side = _side(table, loads, input, now, rate, s["ahead"], budget)
-        before, spread = side.loads, side.copied()
+        before, spread, quiet = side.loads, side.copied(), side.copied()
         ways = []
         if spread.absorb():
             even = monitor.imbalance(spread.loads) <= SOON * s["theta"]
             ways.append(spread if even else balance(spread, s["goal"], most, s["gap"], annealing))
         if not ways or float(side.size.sum()) <= budget:
-            side.quieten()
-            ways.append(balance(side, s["goal"], most, s["gap"], annealing))
+            plain = balance(side, s["goal"], most, s["gap"], annealing)
+            if monitor.imbalance(plain.loads) > s["theta"] and quiet.quieten():
+                quiet = balance(quiet, s["goal"], most, s["gap"], annealing)
+                plain = quiet if monitor.imbalance(quiet.loads) <= s["theta"] else plain
+            ways.append(plain)
         least = min(float(way.loads.max()) for way in ways)
         ways = [way for way in ways if way.loads.max() <= WASTE * least]
         best = min(ways, key=lambda way: (monitor.imbalance(way.loads) > s["theta"], float(way.loads.max())))

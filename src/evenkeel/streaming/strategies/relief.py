@@ -27,6 +27,8 @@ QUIET = 100.0
 """So many, or a tenth of the mean where that is less."""
 QUIETED = 3.0
 """How many times that units are given that have less."""
+CHANCE = 1.5
+"""Unless chance would still make loads as uneven as this."""
 TARGETS = 8
 """How many units are tried to relieve one by."""
 EVICTIONS = 3
@@ -169,19 +171,20 @@ class Side:
                 return True
         return False
 
-    def quieten(self) -> None:
+    def quieten(self) -> bool:
         """Share a key that just enough rows probe with the units that too few do: chance no longer makes their load."""
-        few = np.flatnonzero(self.probing < self.quiet)
-        if not len(few):
-            return
-        wanted = QUIETED * self.quiet - float(self.probing[few].min())
+        few, enough = np.flatnonzero(self.probing < self.quiet), QUIETED * self.quiet
+        if not len(few) or monitor.noise(np.array([enough])) > CHANCE:
+            return False
+        wanted = enough - float(self.probing[few].min())
         keys = [(p, k, i) for i, held in enumerate(self.held) for k, (_, p) in held.items() if p >= wanted]
         whole = [(p, k, i) for p, k, i in keys if len(self.units_of(k)) == 1 and self.may_lose(i)]
         if not whole:
-            return
+            return False
         _, key, i = min(whole)
         for n, j in enumerate(few.tolist()):
             self.give(key, i, j, self.share(key, i) // (len(few) + 1 - n))
+        return True
 
     def absorb(self) -> bool:
         """Lay a key over units that have room for all its probes, such as those of a key that was hot before it.
