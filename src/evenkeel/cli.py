@@ -201,10 +201,13 @@ def inspect(
 @app.command("jvm-archive")
 def jvm_archive(
     file: Annotated[Path, typer.Argument(help="where to write it; about 190 MB")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
 ) -> None:
     """Write an archive of Spark's classes, from which jobs and restarted streams begin seconds earlier."""
     from evenkeel.jvm_archive import build, option
 
+    if file.exists() and not overwrite:
+        raise UnreadableInput.target_exists(str(file))
     console = Console(stderr=True)
     with console.status("running a batch join and a stream join to see which classes they need"):
         build(file)

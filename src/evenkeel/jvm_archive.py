@@ -34,15 +34,19 @@ def option(archive: Path) -> str:
 def build(archive: Path) -> None:
     """Write it. The child's output ends when its JVM has ended, which is after the archive was written."""
     archive = archive.absolute()
+    part = archive.with_name(f"{archive.name}.part")  # what is there serves until there is another
+    command = [sys.executable, "-m", "evenkeel.jvm_archive", str(part)]
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        archive.unlink(missing_ok=True)
-    except OSError as error:
+        part.unlink(missing_ok=True)
+        child = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MOST_SECONDS
+        )
+        if child.returncode or not part.exists():
+            raise ArchiveUnwritable.at(str(archive), child.stdout.strip()[-500:])
+        part.replace(archive)
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise ArchiveUnwritable.at(str(archive), str(error)) from error
-    command = [sys.executable, "-m", "evenkeel.jvm_archive", str(archive)]
-    child = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MOST_SECONDS)
-    if child.returncode or not archive.exists():
-        raise ArchiveUnwritable.at(str(archive), child.stdout.strip()[-500:])
 
 
 def _run(archive: str) -> None:

@@ -88,5 +88,8 @@ def test_an_archive_of_classes(tmp_path):
     assert done.exit_code == 0
     assert f'spark.driver.extraJavaOptions="-XX:SharedArchiveFile={archive}"' in done.output
     assert archive.stat().st_size > 50e6, "Spark's classes are not in it"
+    assert [f.name for f in archive.parent.iterdir()] == ["spark.jsa"]
+    with pytest.raises(UnreadableInput, match="exists already"):
+        run("jvm-archive", archive)
     with pytest.raises(ArchiveUnwritable, match="not written"):
         run("jvm-archive", archive / "below-a-file.jsa")

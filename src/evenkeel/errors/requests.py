@@ -296,7 +296,7 @@ class UnreadableInput(EvenkeelError):
 
     @classmethod
     def target_exists(cls, path: str) -> EvenkeelError:
-        return cls._make(f"'{path}' exists already.", "choose another --out, or add --overwrite.")
+        return cls._make(f"'{path}' exists already.", "choose another place, or add --overwrite.")
 
 
 class ArchiveUnwritable(EvenkeelError):

@@ -6,7 +6,8 @@
     quieten    units that hardly any row probes -> a share of a key that some do
 
 Invariant: relieving lowers the load of the heaviest unit and lifts no unit to where that was; absorbing lifts none far
-above the heaviest without that key; no more bytes of units lose rows than the budget has.
+above the heaviest without that key; quietening may lift any, so who calls it looks at the loads afterwards; no more
+bytes of units lose rows than the budget has.
 Source: FastJoin, section III-C; cutting and absorbing keys, clearing units and the budget are ours.
 """
 
