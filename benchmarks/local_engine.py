@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenkeel.hashing import rehash
 from evenkeel.simulate import Distribution, SimulationReport
 from evenkeel.simulate.distributions import draw
 from evenkeel.simulate.run import Simulation, play
 from evenkeel.state import SegmentCache
 from evenkeel.state.table import merged_schema
 from evenkeel.streaming.driver import Driver
+from evenkeel.streaming.key_hash import in_turn
 from evenkeel.streaming.local import LocalExecutor
 from evenkeel.streaming.opening import open_state
 from evenkeel.streaming.spec import INPUTS, JoinSpec, empty_result
@@ -29,7 +29,7 @@ COLUMNS = {i: (f"{i[0]}_k", f"{i[0]}_id") for i in INPUTS}
 def batch(dist: Distribution, input: str, rows: int, epoch: int, epochs: int, seed: int) -> pa.Table:
     keys = draw(dist, rows, epoch, epochs, seed + (input == "right"))
     number = np.arange(rows, dtype=np.int64) + epoch * rows
-    return pa.table({COLUMNS[input][0]: keys, COLUMNS[input][1]: number, "_key": rehash(keys)})
+    return pa.table({COLUMNS[input][0]: keys, COLUMNS[input][1]: number, "_key": in_turn(keys)})
 
 
 def run(strategy: str, left: Distribution, right: Distribution, units: int, epochs: int, rows: int, seed: int = 0

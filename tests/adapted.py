@@ -39,11 +39,11 @@ def reached(strategy, world: str, units: int, seed: int, epochs: int = 8, ratio:
 
 def rows(count: int, seed: int):
     """Keys with many rows each, some of them the hot ones of the worlds; contents; positions."""
-    from evenkeel.hashing import rehash
+    from evenkeel.streaming.key_hash import in_turn
 
     rng = np.random.default_rng(seed)
     number = rng.choice([0, 1, 2, 3, 17, 36, 55, *range(100, 140)], count)
-    return rehash(number), rng.integers(-(2**63), 2**63 - 1, count), number.astype(np.float64)
+    return in_turn(number), rng.integers(-(2**63), 2**63 - 1, count), number.astype(np.float64)
 
 
 def stored_in(table, input, key, row, position) -> set[tuple[int, int]]:

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenkeel as ek
+from evenkeel.streaming.key_hash import in_turn, in_turn_sql
 from evenkeel.streaming.strategies import STRATEGIES, strategy_named
 from evenkeel.testing import assert_same_rows
 
@@ -220,6 +221,38 @@ def test_placement_in_spark_is_placement_in_numpy(spark, units):
             got = rows.select(F.expr(made.place_sql(side, "key", "row")).alias("p")).toArrow()["p"].to_pylist()
             assert [sorted(p) for p in got] == expected, strategy.name
             assert max(len(p) for p in got) == 1 or made.replicates
+
+
+def test_hashes_in_spark_are_hashes_in_numpy(spark):
+    edges = [0, 1, 63, 64, 2**35 - 1, 2**35, 2**62, 2**63 - 1, -1, -64, -(2**35), -(2**63)]
+    rng = np.random.default_rng(5)
+    keys = np.array([*edges, *rng.integers(-(2**63), 2**63 - 1, 500)], dtype=np.int64)
+    rows = spark.createDataFrame([(int(k),) for k in keys] + [(None,)], "k bigint").coalesce(1)
+    got = rows.selectExpr(f"{in_turn_sql('k')} AS h").toArrow()["h"]
+    assert got[-1].as_py() is None
+    assert (np.asarray(got[:-1]) == in_turn(keys)).all()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "null_safe"),
+    [(("tinyint", "bigint"), False), (("int", "int"), True), (("date", "date"), False), (("smallint", "int"), False)],
+)
+def test_whole_keys(spark, tmp_path, kinds, null_safe):
+    """Of different widths, dates, and NULLs that match each other."""
+    sides = []
+    for name, kind in zip("ab", kinds, strict=True):
+        key = "CASE WHEN id % 9 = 0 THEN NULL ELSE id % 100 - 50 END"
+        key = f"date_add(DATE'1970-01-01', CAST({key} AS int))" if kind == "date" else f"CAST({key} AS {kind})"
+        folder = str(tmp_path / name)
+        spark.range(200).selectExpr(f"{key} AS k", f"id AS {name}").write.parquet(folder)
+        sides.append(spark.readStream.schema(spark.read.parquet(folder).schema).parquet(folder))
+    on = "l.k <=> r.k" if null_safe else "k"
+    join = ek.stream_join(*sides, on=on, units=3, strategy="hash", state=str(tmp_path / "state"))
+    run(join, tmp_path, ek.sinks.parquet(str(tmp_path / "out")))
+    got = spark.read.parquet(str(tmp_path / "out"))
+    left, right = (spark.read.parquet(str(tmp_path / name)) for name in "ab")
+    same = left["k"].eqNullSafe(right["k"]) if null_safe else left["k"] == right["k"]
+    assert_same_rows(got.select("a", "b"), left.join(right, same).select("a", "b"))
 
 
 def test_sinks(spark, tmp_path, capsys):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
+from evenkeel.streaming.key_hash import in_turn
 from evenkeel.types import Float64, Int64
 
 FINE = 8
@@ -58,7 +58,7 @@ def grains(dists: tuple[Distribution, ...], units: int, parts: int, epochs: int,
     of_key = count[key]
     random = np.random.default_rng(seed).integers(0, 2**62, len(key))
     row = np.where(of_key > 1, random - random % of_key + number, random)
-    return Grains(key, rehash(key), row, key.astype(np.float64), of_key)
+    return Grains(key, in_turn(key), row, key.astype(np.float64), of_key)
 
 
 def counts(shares: Float64, rows: int, rng: np.random.Generator) -> Int64:

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from evenkeel.errors import InvalidSimulation
-from evenkeel.hashing import rehash
 from evenkeel.simulate.distributions import Distribution
 from evenkeel.simulate.optimum import static_heaviest
 from evenkeel.simulate.report import SimulationReport
 from evenkeel.simulate.rows import Grains, counts, grains
 from evenkeel.streaming.driver import MOVED
+from evenkeel.streaming.key_hash import in_turn
 from evenkeel.streaming.monitor import SubWindows
 from evenkeel.streaming.spec import INPUTS
 from evenkeel.streaming.strategies import strategy_named
@@ -105,7 +105,7 @@ class Simulation:
         """Rows in the heaviest unit of the static HyperCube that knows all rows so far."""
         sums = [_count(self.grains.key, self.state[i].total) for i in INPUTS]
         keys = np.arange(len(sums[0]), dtype=np.int64)
-        return static_heaviest(rehash(keys), sums[0], sums[1], self.table.units)
+        return static_heaviest(in_turn(keys), sums[0], sums[1], self.table.units)
 
     def held(self) -> Float64:
         """Rows of each unit as of now, a table that has just come into force included."""

@@ -2,7 +2,7 @@
 
 Rows reach a unit prepared: beside the user's columns they carry what the joiner searches by.
 
-    _key      hash of the equality keys (Spark's xxhash64); NULL where the row can match nothing
+    _key      hash of the equality keys (`key_hash.py`); NULL where the row can match nothing
     _time     event time in microseconds
     _row      hash of content and epoch, where a stored row is to be placed again
     _pos0 ..  positions of the bands: doubles that rise with the value they stand for
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from evenkeel.errors import StateMismatch
 from evenkeel.state.segment import KEY, TIME
+from evenkeel.streaming.key_hash import XXHASH64
 from evenkeel.streaming.windows import Window
 from evenkeel.types import How
 
@@ -80,6 +81,8 @@ class JoinSpec:
     rows: bool = False
     """Whether rows carry `_row`."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    hashing: str = XXHASH64
+    """Which hash `_key` is."""
 
     @property
     def ranges(self) -> tuple[BandSpec, ...]:
@@ -118,15 +121,17 @@ class JoinSpec:
         return dict(doc)
 
 
-_PARTS = ("condition", "how", "columns", "types", "window", "lateness", "time", "equality", "bands", "verify", "checks")
+_PARTS = ("condition", "how", "columns", "types", "window", "lateness", "time", "equality", "bands", "verify", "checks",
+          "hashing")
 _NAMES = {"how": "join type", "columns": "set of columns", "types": "schema", "bands": "condition",
-          "verify": "condition", "checks": "condition", "equality": "condition", "time": "time column"}  # fmt: skip
+          "verify": "condition", "checks": "condition", "equality": "condition", "time": "time column",
+          "hashing": "hash of keys"}  # fmt: skip
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on with a state that means something else."""
     for part in _PARTS:
-        a, b = before.get(part), now.get(part)
+        a, b = before.get(part, XXHASH64 if part == "hashing" else None), now.get(part)
         if a != b:
             raise StateMismatch.changed(_NAMES.get(part, part), _shown(a), _shown(b))
 

@@ -26,6 +26,7 @@ from evenkeel.errors import StreamNotSupported, UnusableTime
 from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import contains_type
 from evenkeel.state.segment import KEY, TIME
+from evenkeel.streaming.key_hash import IN_TURN, XXHASH64, in_turn_sql
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec
 from evenkeel.streaming.structured.checks import compared, differences, split
 from evenkeel.streaming.windows import Window
@@ -39,6 +40,7 @@ _NOT_KEPT = (
 _UNHASHED = (T.MapType, T.VariantType)
 _EXACT = (T.IntegralType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BooleanType, T.FloatType, T.DoubleType)
 """Types of at most eight bytes: xxhash64 of one such value tells all values apart."""
+_WHOLE = (T.IntegralType, T.DateType)
 _VERIFIED = (*_EXACT, T.StringType, T.BinaryType, T.DecimalType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
@@ -127,7 +129,9 @@ def prepare(
     equality = bool(keys[0])
     stored = {s: _stored_names(join, s) for s in SIDES}
     verify: list[Comparison] = []
-    if equality and not (len(kinds) == 1 and isinstance(kinds[0], _EXACT)):
+    alone = len(kinds) == 1 and not null_safe[0]
+    turn = alone and isinstance(kinds[0], _WHOLE)
+    if equality and not (alone and isinstance(kinds[0], _EXACT)):
         for i, safe in enumerate(null_safe):
             for side, names in zip(SIDES, keys, strict=True):
                 extra[side][f"_k{i}"] = extra[side].get(names[i], F.col(names[i]))
@@ -137,7 +141,7 @@ def prepare(
         hashed_key = [extra[side].get(n, F.col(n)) for n in keys[SIDES.index(side)]]
         if equality:
             missing = [k.isNull() for k, safe in zip(hashed_key, null_safe, strict=True) if not safe]
-            key = F.xxhash64(*hashed_key)
+            key = F.expr(in_turn_sql(_whole(keys[SIDES.index(side)][0], kinds[0]))) if turn else F.xxhash64(*hashed_key)
             for m in missing:
                 key = F.when(~m, key)
             extra[side][KEY] = key
@@ -159,6 +163,7 @@ def prepare(
         window,
         lateness if window.kind != "none" else 0,
         window.kind != "none",
+        hashing=IN_TURN if turn else XXHASH64,
     )
     engine = list(extra["left"])
     both = _united(join, stored, extra, engine)
@@ -167,6 +172,12 @@ def prepare(
         for s in SIDES
     }
     return PreparedJoin(join, spec, both, stored, hashed, engine, times)
+
+
+def _whole(column: str, kind: T.DataType) -> str:
+    """The key as a bigint: a date as its day."""
+    value = f"unix_date(`{column}`)" if isinstance(kind, T.DateType) else f"`{column}`"
+    return f"cast({value} AS bigint)"
 
 
 def _united(
