@@ -11,6 +11,8 @@ from evenkeel.errors import EvenkeelError
 from evenkeel.simulate import HotKey, Sorted, Wandering, Zipf
 from evenkeel.simulate.distributions import parse
 from evenkeel.simulate.optimum import static_heaviest
+from evenkeel.simulate.rows import grains
+from evenkeel.streaming.strategies.keyed import parts_for
 
 WORLD = HotKey(0.2, None, Zipf(0.3, 20_000))
 
@@ -39,6 +41,12 @@ def test_a_hot_key_is_no_match():
 def test_even_keys_are_left_alone():
     report = ek.simulate("fastjoin", Zipf(0.0, 20_000), Zipf(0.0, 20_000), units=16, epochs=30, rows=600_000)
     assert report.versions[-1] == 0 and sum(report.migrated) == 0, "noise is no reason to move"
+
+
+def test_keys_are_cut_as_finely_as_tables_cut_them():
+    """A hot key of both inputs has more of the work than of the rows; a unit with a part of it has to get some."""
+    cut = grains((Zipf(1.0), Zipf(1.0)), units=1_000, parts=64, epochs=1, seed=0)
+    assert cut.of_key[0] >= parts_for(1_000)
 
 
 def test_sorted_arrival_is_recognised():

@@ -19,7 +19,7 @@ from evenkeel.streaming.key_hash import in_turn
 from evenkeel.types import Float64, Int64
 
 FINE = 8
-"""Grains are cut finer than this part of a unit's fair share."""
+"""Grains are cut finer than this part of a unit's fair share, of rows and of work."""
 HOT = 1024
 """Grains of a key hotter than a unit, at the least: tables cut it into parts, or spread it by a hash."""
 LOOKS = 16
@@ -50,7 +50,8 @@ def grains(dists: tuple[Distribution, ...], units: int, parts: int, epochs: int,
     for d in dists:
         for e in {int(x) for x in np.linspace(0, epochs - 1, min(epochs, LOOKS))}:
             most[: d.keys] = np.maximum(most[: d.keys], d.shares(e, epochs))
-    wanted = np.maximum(1, most * FINE * units)
+    work = most**2 / (most**2).sum()  # of two inputs alike: a unit's fair share of it may be a small one of the rows
+    wanted = np.maximum(1, np.maximum(most, work) * FINE * units)
     least = np.where(most * units > 1, HOT, parts)
     count = np.where(wanted > 1, np.maximum(2 ** np.ceil(np.log2(wanted)), least), 1).astype(np.int64)
     key = np.repeat(np.arange(keys), count)

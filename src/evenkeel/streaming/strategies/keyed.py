@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,12 @@ class KeyedTable:
             units = {a for a, b in zip(slots, after.slots[i], strict=True) if a != b}
             for key in {*self.keys[i], *after.keys[i]}:
                 now, then = self.stored(i, key), after.stored(i, key)
-                if now != then:
-                    whole = now * self.parts if len(now) == 1 else now
-                    units |= {a for a, b in zip(whole, cycle(then), strict=False) if a != b}
+                if len(now) == len(then) > 1:
+                    units |= {a for a, b in zip(now, then, strict=True) if a != b} if now != then else set()
+                elif len(now) > 1:  # and whole then
+                    units |= {*now} - {*then}
+                elif {*now} != {*then}:
+                    units |= {*now}
             out[i] = frozenset(units)
         return out
 
