@@ -137,18 +137,20 @@ def check_routes(plan, stable):
 
 
 @pytest.mark.parametrize("scheme", [s.name for s in SCHEMES])
-def test_each_region_is_one_partition(spark, scheme, seed):
+def test_each_region_is_in_one_partition(spark, scheme, seed):
+    workers = 8
     plan = ek.plan(
         skewed(spark, 3000, seed, True), skewed(spark, 2500, seed + 1, False), "k", "full",
-        scheme=scheme, workers=WORKERS,
+        scheme=scheme, workers=workers,
     )  # fmt: skip
     for side, stable in zip(SIDES, (True, False), strict=True):
         routed = exchange.route(plan._request, side, plan.layout, stable)
-        sent = exchange.exchange(routed, plan.layout, plan.tree.local, plan._request, with_copies=True)
-        region = F.expr(exchange.region_of(sent, WORKERS)).alias("region")
-        got = sent.df.select(F.spark_partition_id().alias("partition"), region).toArrow()
-        assert got["partition"].equals(got["region"])
-        assert set(got["region"].to_pylist()) == set(range(WORKERS))
+        for tasks in (workers, 4, 2, 1):
+            sent = exchange.exchange(routed, plan.layout, plan.tree.local, plan._request, True, tasks)
+            region = F.expr(exchange.region_of(sent, workers)).alias("region")
+            got = sent.df.select(F.spark_partition_id().alias("partition"), region).toArrow()
+            assert (got["partition"].to_numpy() == got["region"].to_numpy() % tasks).all()
+            assert set(got["region"].to_pylist()) == set(range(workers))
 
 
 @pytest.mark.parametrize("stable", [True, False], ids=["stable order", "unstable order"])

@@ -75,7 +75,7 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
         if copied and how in SEMI:
             # Copies of these rows are answered for by reconciliation alone.
             routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
-        sides[side] = exchange(routed, layout, local, join, with_copies=copied)
+        sides[side] = exchange(routed, layout, local, join, copied, plan.tasks)
     on = F.expr(local.on(join.condition))
     if local.operator == "arrow":
         # Rows that must be kept are answered for by reconciliation alone.

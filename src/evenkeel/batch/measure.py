@@ -59,8 +59,9 @@ def measure_by_counting(join: BoundJoin, plan: TwoWay) -> LoadReport:
 
 
 def _with_regions(plan: TwoWay) -> TwoWay:
-    """A join left to Spark is measured as what Spark does: hashing."""
-    return replace(plan, local=plan.local or local_named("merge_on_hash" if plan.condition.equi else "nested_loop"))
+    """A join left to Spark is measured as what Spark does: hashing. Every region is a task, to be timed."""
+    local = plan.local or local_named("merge_on_hash" if plan.condition.equi else "nested_loop")
+    return replace(plan, local=local, shared_tasks=None)
 
 
 def _rows_in(join: BoundJoin, plan: TwoWay, layout: Layout) -> tuple[Float64, float]:

@@ -72,7 +72,7 @@ def _matched_values(
         sent: dict[Side, RoutedInput] = {}
         for s in SIDES:
             routed = route(small, s, layout, False, keep_nulls=False, hash_bits=local.hash_bits)
-            sent[s] = exchange(routed, layout, local, small, with_copies=False)
+            sent[s] = exchange(routed, layout, local, small, False, plan.tasks)
         if local.operator == "arrow":
             pairs = arrow_pairs(small, sent, layout.workers).filter(local.on(join.condition))
         else:

@@ -71,6 +71,7 @@ def draft(request: BoundJoin, how: How, scheme: SchemeName, workers: int) -> tup
         all(fits_arrow(request.side(s).schema) for s in SIDES),
         broadcast_limit(request.left.sparkSession),
         cores(request.left.sparkSession),
+        coalesces(request.left.sparkSession),
     )
     return permit(TwoWay(request.condition, how, workers, scheme, facts)), explained
 
@@ -196,6 +197,12 @@ def default_workers(spark: SparkSession) -> int:
 def broadcast_limit(spark: SparkSession) -> float:
     """Bytes up to which Spark broadcasts by itself; below 0 it never does."""
     return _bytes(_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760"))
+
+
+def coalesces(spark: SparkSession) -> bool:
+    """Whether adaptive execution may put small partitions together."""
+    wanted = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
+    return all(_conf(spark, key, "true").lower() == "true" for key in wanted)
 
 
 def _conf(spark: SparkSession, key: str, default: str) -> str:

@@ -103,6 +103,9 @@ def _choice(plan: TwoWay) -> str:
         lines.append(f"  stripes of {', '.join(map(str, sorted(set(layout.stripes.tolist()))))} regions")
     if plan.chosen.scheme != "broadcast":
         lines.append(f"  local join: {plan.local.name} ({plan.local.summary})")
+    if plan.shared_tasks is not None:
+        a_task, cores = plan.workers // plan.shared_tasks, plan.facts.cores
+        lines.append(f"  {a_task} regions share a task: they are small, and this session runs {cores} tasks at once")
     if isinstance(plan.local, Bins):
         low, high = min(plan.local.widths), max(plan.local.widths)
         wide = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by region"

@@ -26,6 +26,8 @@ class Facts:
     """Spark's autoBroadcastJoinThreshold in bytes; below 0 is never."""
     cores: int | None = None
     """Regions that run at once; None where the session does not tell, then it is all of them."""
+    coalesces: bool = False
+    """Whether Spark's adaptive execution may put small partitions together in this session."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class TwoWay:
     """Left to Spark as it is."""
     reason: str = ""
     local: LocalJoin | None = None
+    shared_tasks: int | None = None
+    """Tasks that the regions share; None where every region is a task."""
+
+    @property
+    def tasks(self) -> int:
+        return self.shared_tasks or self.workers
 
     def candidate(self, scheme: str) -> Candidate | None:
         return next((c for c in self.candidates if c.scheme == scheme), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 
 from evenkeel.plan.nodes import TwoWay
-from evenkeel.plan.rules import check, choose_local, choose_scheme, fit_schemes, permit, pose
+from evenkeel.plan.rules import check, choose_local, choose_scheme, fit_schemes, permit, pose, share_tasks
 
 Rule = Callable[[TwoWay], TwoWay]
 
@@ -15,7 +15,8 @@ RULES: tuple[Rule, ...] = (
     pose,  # before fit_schemes, because schemes are fitted to the problem it states
     fit_schemes,  # before choose_scheme, because a choice compares predictions
     choose_scheme,  # before choose_local, because the layout decides how much of a region is output
-    choose_local,
+    choose_local,  # before share_tasks, because what holds a side in memory shares nothing
+    share_tasks,
     check,  # last and changes nothing: refuses a plan that could not be run
 )
 

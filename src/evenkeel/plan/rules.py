@@ -9,7 +9,7 @@ import numpy as np
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
 from evenkeel.local import local_named
 from evenkeel.plan.bin_width import choose_bins
-from evenkeel.plan.cost import ROWS_A_SECOND, broadcast_cost, could_save, heaviest, pairs_checked
+from evenkeel.plan.cost import ROWS_A_SECOND, W_CHECK, broadcast_cost, could_save, heaviest, pairs_checked
 from evenkeel.plan.nodes import Candidate, TwoWay
 from evenkeel.schemes import Problem, scheme_named
 from evenkeel.schemes.ranges import RangeLayout
@@ -22,6 +22,10 @@ GAIN = 0.9
 """A scheme is worth its overhead when it brings the heaviest region below this part of hashing's."""
 MOSTLY_OUTPUT = 64.0
 """Pairs a row from which comparing keys pair by pair costs more than sorting by them (docs/adr/0003)."""
+TASK_SECONDS = 0.5
+TASK_BYTES = 2**26
+"""What regions that share a task may have together: work for half a second, and what Spark's adaptive execution puts
+into one partition by default."""
 MOST_REGIONS = 2**16
 MOST_PAIRS = 3e11
 """Pairs a region that `auto` will check one by one: some hours."""
@@ -169,6 +173,25 @@ def choose_local(plan: TwoWay) -> TwoWay:
             return replace(plan, local=local_named("inequalities" if several else "nested_loop"))
     per_row = float(np.sum(load.rows_out)) / max(1.0, float(np.sum(load.rows_in)))
     return replace(plan, local=local_named("merge_on_key" if per_row > MOSTLY_OUTPUT else "merge_on_hash"))
+
+
+def share_tasks(plan: TwoWay) -> TwoWay:
+    """Let small regions share tasks where Spark may do so by itself and there are fewer cores than regions.
+
+    As many regions in each task: their number divides that of the regions, and a region goes to the task that its
+    number leaves as a remainder. Two tasks a core at the least. A join that hashes would hold all of them at once.
+    """
+    facts, load = plan.facts, plan.chosen.layout.predicted if plan.chosen is not None else None
+    if plan.stats is None or plan.local is None or plan.local.operator != "merge" or load is None:
+        return plan
+    if plan.chosen is None or plan.chosen.scheme == "broadcast" or facts.cores is None or not facts.coalesces:
+        return plan
+    size = max(facts.row_bytes.values()) * float(load.rows_in.sum())
+    checked = pairs_checked(plan.condition, load)
+    work = float(load.weights.sum()) + (0.0 if checked is None else W_CHECK * float(checked.sum()))
+    least = max(2 * facts.cores, work / (TASK_SECONDS * ROWS_A_SECOND), size / TASK_BYTES)
+    fewer = [n for n in range(1, plan.workers) if plan.workers % n == 0 and n >= least]
+    return replace(plan, shared_tasks=min(fewer)) if fewer else plan
 
 
 def check(plan: TwoWay) -> TwoWay:

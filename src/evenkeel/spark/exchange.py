@@ -235,8 +235,13 @@ def _copies_by_key(bounds: Bounds) -> str:
     return f"IF({' OR '.join(tests)}, greatest(size(_places), 2), size(_places))"
 
 
-def exchange(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, with_copies: bool) -> RoutedInput:
-    """Every region one partition: the only shuffle of the input. Then what the local join adds to a row.
+def exchange(
+    routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, with_copies: bool, tasks: int
+) -> RoutedInput:
+    """Every region in one partition: the only shuffle of the input. Then what the local join adds to a row.
+
+    The partition is the region's number modulo `tasks`, which divides the number of regions and so leaves what is
+    above the region in that number out. Where regions share a partition the join still keeps them apart.
 
     A join in Arrow shuffles both inputs as one, so there is nothing to do for each.
     """
@@ -244,7 +249,7 @@ def exchange(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJ
         return RoutedInput(routed.df.drop(routed.copies), routed.side)
     shipped = as_shipped(routed, layout, local, join)
     df = shipped.df if with_copies else shipped.df.drop(routed.copies)
-    df = df.repartitionById(layout.workers, F.col(routed.region))
+    df = df.repartitionById(tasks, F.col(routed.region))
     if local.above(routed.side) is None:
         df = _with_columns(df, local, routed.side, join)
     if with_copies and local.copies(routed.side):
