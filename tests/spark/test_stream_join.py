@@ -255,6 +255,17 @@ def test_whole_keys(spark, tmp_path, kinds, null_safe):
     assert_same_rows(got.select("a", "b"), left.join(right, same).select("a", "b"))
 
 
+@pytest.mark.parametrize("on", ["l.x BETWEEN r.x AND r.x + 9", "levenshtein(l.name, r.name) < 1"])
+def test_a_tumbling_window_without_a_key(feed, tmp_path, on):
+    """The window is then all that a row is hashed by."""
+    (left, right), tables = feed[0](), feed[1]
+    within = ek.tumbling("20 seconds")
+    join = ek.stream_join(left, right, on, within=within, time="ts", units=3, state=str(tmp_path / "state"))
+    _, sink = run(join, tmp_path)
+    same = f"{on} AND floor(unix_micros(l.ts) / 2e7) = floor(unix_micros(r.ts) / 2e7)"
+    assert_same_rows(sink.table, tables[0].alias("l").join(tables[1].alias("r"), F.expr(same)).toArrow())
+
+
 def test_sinks(spark, tmp_path, capsys):
     rows = spark.range(3)
     for name in ("delta", "parquet"):

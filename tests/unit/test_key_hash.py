@@ -13,6 +13,7 @@ from evenkeel.hashing import rehash
 from evenkeel.simulate import Sorted, Zipf
 from evenkeel.streaming.key_hash import in_turn
 from evenkeel.streaming.spec import check_same
+from evenkeel.streaming.structured.lookup import slots_of
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 
@@ -51,6 +52,13 @@ def test_keys_in_steps_are_no_worse_than_random(step):
     assert np.mean(most["turn"]) < 1.05 * np.mean(most["spark"])
     if step == 1:
         assert np.mean(most["turn"]) < 1.12
+
+
+@pytest.mark.parametrize("step", [1, 64, 4_096, 2**16, 2**20, 2**35])
+def test_keys_placed_one_by_one_stay_a_small_table(step):
+    for count in (20, 1_000):
+        keys = in_turn(step * np.arange(count, dtype=np.int64)).tolist()
+        assert len(slots_of(keys)[1]) <= max(64, 8 * count)
 
 
 def test_new_keys_in_order_load_units_alike():

@@ -38,6 +38,11 @@ def test_where_spark_may_not_regions_do_not():
     assert planned(hot=100, workers=3, cores=2).tasks == 3, "fewer regions than tasks that two cores want"
 
 
+def test_what_needs_no_statistics_runs_as_it_is_explained():
+    """Such a plan is run without them and explained with them."""
+    assert planned(hot=100, scheme="hash").tasks == 64
+
+
 def test_theta_joins_count_the_pairs_they_check():
     few, many = (planned(n, scheme="one_bucket", on="l.k < r.k OR l.k > r.k + 1", rest=1) for n in (1, 90_000))
     assert few.local is not None and few.local.name == "nested_loop"

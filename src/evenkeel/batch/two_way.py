@@ -27,7 +27,6 @@ from evenkeel.spark.stream_sample import stream_sample
 from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_workers
 
 On = str | Sequence[str] | None
-WITHOUT_STATISTICS = ("hash", "broadcast")
 
 
 def plan(
@@ -112,9 +111,7 @@ class JoinPlan:
     @cached_property
     def tree(self) -> TwoWay:
         """The plan as a frozen value."""
-        if self._draft.requested in WITHOUT_STATISTICS or self._draft.condition.kind == "cross":
-            return optimize(self._draft)
-        return self._weighed
+        return self._weighed if self._draft.needs_statistics else optimize(self._draft)
 
     @cached_property
     def _weighed(self) -> TwoWay:

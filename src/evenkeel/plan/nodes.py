@@ -62,6 +62,11 @@ class TwoWay:
     """Tasks that the regions share; None where every region is a task."""
 
     @property
+    def needs_statistics(self) -> bool:
+        """Whether there is anything to be chosen by them."""
+        return self.requested not in ("hash", "broadcast") and self.condition.kind != "cross"
+
+    @property
     def tasks(self) -> int:
         return self.shared_tasks or self.workers
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
-from evenkeel.local import local_named
+from evenkeel.local import Bins, local_named
 from evenkeel.plan.bin_width import choose_bins
 from evenkeel.plan.cost import ROWS_A_SECOND, W_CHECK, broadcast_cost, could_save, heaviest, pairs_checked
 from evenkeel.plan.nodes import Candidate, TwoWay
@@ -179,12 +179,15 @@ def share_tasks(plan: TwoWay) -> TwoWay:
     """Let small regions share tasks where Spark may do so by itself and there are fewer cores than regions.
 
     As many regions in each task: their number divides that of the regions, and a region goes to the task that its
-    number leaves as a remainder. Two tasks a core at the least. A join that hashes would hold all of them at once.
+    number leaves as a remainder. Two tasks a core at the least. A join that hashes would hold all of them at once, and
+    one in bins copies rows that are not counted here.
     """
     facts, load = plan.facts, plan.chosen.layout.predicted if plan.chosen is not None else None
-    if plan.stats is None or plan.local is None or plan.local.operator != "merge" or load is None:
+    if facts.cores is None or not facts.coalesces or load is None or plan.stats is None or not plan.needs_statistics:
         return plan
-    if plan.chosen is None or plan.chosen.scheme == "broadcast" or facts.cores is None or not facts.coalesces:
+    if plan.native or plan.chosen is None or plan.chosen.scheme == "broadcast":
+        return plan
+    if plan.local is None or plan.local.operator != "merge" or isinstance(plan.local, Bins):
         return plan
     size = max(facts.row_bytes.values()) * float(load.rows_in.sum())
     checked = pairs_checked(plan.condition, load)

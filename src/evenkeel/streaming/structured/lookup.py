@@ -17,6 +17,8 @@ from evenkeel.streaming.strategies.base import Exceptions, folded
 
 SLOTS = 64
 """At the least."""
+GROUP_SHIFT = 20
+"""Groups are told by other bits than slots, and by none that whole keys count up in (`key_hash.py`)."""
 
 
 def slots_of(keys: list[int]) -> tuple[list[int], list[int | None]]:
@@ -48,14 +50,14 @@ def _fit(keys: list[int], slots: int) -> tuple[list[int], list[int | None]] | No
 
 
 def _group(key: int, slots: int) -> int:
-    return (key >> 32) % (slots // 2)
+    return (key >> GROUP_SHIFT) % (slots // 2)
 
 
 def with_exceptions(exceptions: Exceptions, key: str, row: str, otherwise: str) -> str:
     """`otherwise`, an expression of type array<int>, but for the keys that have ways of their own."""
     moved, placed = slots_of(list(exceptions))
     groups, slots = len(moved), len(placed)
-    by = f"{folded(moved, 'array<int>')}[cast(pmod(shiftright({key}, 32), {groups}L) AS int)]"
+    by = f"{folded(moved, 'array<int>')}[cast(pmod(shiftright({key}, {GROUP_SHIFT}), {groups}L) AS int)]"
     slot = f"pmod(cast(pmod({key}, {slots}L) AS int) + {by}, {slots})"
     known = f"{folded(placed, 'array<bigint>')}[{slot}]"
     ways = [exceptions[k] if k is not None else None for k in placed]

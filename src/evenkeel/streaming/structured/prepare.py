@@ -130,7 +130,7 @@ def prepare(
     stored = {s: _stored_names(join, s) for s in SIDES}
     verify: list[Comparison] = []
     alone = len(kinds) == 1 and not null_safe[0]
-    turn = alone and isinstance(kinds[0], _WHOLE)
+    turn = alone and bool(join.condition.equi) and isinstance(kinds[0], _WHOLE)
     if equality and not (alone and isinstance(kinds[0], _EXACT)):
         for i, safe in enumerate(null_safe):
             for side, names in zip(SIDES, keys, strict=True):
