@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -50,7 +50,8 @@ class BoundJoin:
 
     def project(self, joined: DataFrame) -> DataFrame:
         """The result as the user named it: shared names keep the left column and suffix the right one."""
-        return joined.select(*result_columns(self.names, self.condition, self.how, self.suffixes))
+        shown = result_columns(self.names, self.condition, self.how, self.suffixes)
+        return joined.select(*(F.expr(sql).alias(name) for name, sql in shown))
 
 
 def bind(
@@ -166,7 +167,8 @@ def common_type(left: DataFrame, right: DataFrame, e: Equi) -> T.DataType:
     return both.schema["k"].dataType
 
 
-def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple[str, str]) -> list[Column]:
+def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple[str, str]) -> list[tuple[str, str]]:
+    """Names and SQL of the result's columns, over the bound ones."""
     at: dict[Side, list[int]] = {s: list(range(len(names.of(s)))) for s in SIDES}
     for side in SIDES:
         seen: set[str] = set()
@@ -174,12 +176,11 @@ def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple
             if name in seen:
                 raise AmbiguousColumn.repeated(name, side)
             seen.add(name)
-    out: list[tuple[str, Column]] = []
+    out: list[tuple[str, str]] = []
     keys = list(zip(condition.columns["left"], condition.columns["right"], strict=True)) if condition.using else []
     for i, j in keys:
-        left, right = F.col(bound("left", i)), F.col(bound("right", j))
-        column = {"right": right, "full": F.coalesce(left, right)}.get(how, left)
-        out.append((names.left[i], column))
+        left, right = bound("left", i), bound("right", j)
+        out.append((names.left[i], {"right": right, "full": f"coalesce({left}, {right})"}.get(how, left)))
         at["left"].remove(i)
         at["right"].remove(j)
     if how in ("left_semi", "left_anti"):
@@ -192,10 +193,10 @@ def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple
             name = names.of(side)[i]
             clash = name.lower() in shared and name not in keyed
             clash = clash or (side == "right" and name.lower() in {k.lower() for k in keyed})
-            out.append((name + suffix if clash else name, F.col(bound(side, i))))
+            out.append((name + suffix if clash else name, bound(side, i)))
     used: set[str] = set()
     for name, _ in out:
         if name.lower() in used:
             raise AmbiguousColumn.in_result(name, suffixes)
         used.add(name.lower())
-    return [column.alias(name) for name, column in out]
+    return out
