@@ -8,8 +8,11 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.quick import QUICK_JVM, interpreting
+
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_SUBMIT_OPTS"] = QUICK_JVM  # for this process and those it starts
 SEED = 20261115
 
 settings.register_profile(
@@ -62,10 +65,5 @@ def seed() -> int:
 
 @pytest.fixture
 def interpreted(spark):
-    """Small queries spend their time compiling: the widest tests run without generated code."""
-    off = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in off.items():
-        spark.conf.set(key, value)
-    yield
-    for key in off:
-        spark.conf.unset(key)
+    with interpreting(spark):
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from tests.conformance.test_two_way import HOWS, KEYS, table
+from tests.quick import interpreting
 
 import evenkeel as ek
 from evenkeel.testing import assert_same_rows
@@ -23,11 +24,12 @@ def tables(spark, tmp_path_factory):
     """Both inputs in buckets of several counts, plain and sharded."""
     folder = tmp_path_factory.mktemp("bucketed")
     frames = {"l": spark.createDataFrame(LEFT).cache(), "r": spark.createDataFrame(RIGHT).cache()}
-    for name, count in (("l", 4), ("r", 4), ("l", 8), ("r", 6)):
-        ek.bucketed.write(frames[name], folder / f"{name}{count}", "k", buckets=count)
-    for name, other in (("l", "r"), ("r", "l")):
-        cut = ek.bucketed.write(frames[name], folder / f"{name}s", "k", bucket_size=400)
-        ek.bucketed.write(frames[other], folder / f"{other} beside {name}s", "k", buckets=cut.buckets)
+    with interpreting(spark):
+        for name, count in (("l", 4), ("r", 4), ("l", 8), ("r", 6)):
+            ek.bucketed.write(frames[name], folder / f"{name}{count}", "k", buckets=count)
+        for name, other in (("l", "r"), ("r", "l")):
+            cut = ek.bucketed.write(frames[name], folder / f"{name}s", "k", bucket_size=400)
+            ek.bucketed.write(frames[other], folder / f"{other} beside {name}s", "k", buckets=cut.buckets)
     yield folder, frames
     for df in frames.values():
         df.unpersist()

@@ -52,7 +52,10 @@ def table(kind, values, rows, seed, prefix):
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", KEYS)
-def test_key_types(spark, kind, how, seed):
+def test_key_types(spark, kind, how, seed, request):
+    """With generated code for every type and for every join type, but not for all pairs of them."""
+    if how not in ("inner", "full") and kind not in ("long", "double", "string"):
+        request.getfixturevalue("interpreted")
     arrow, values = KEYS[kind]
     left, right = table(arrow, values, 37, seed, "l"), table(arrow, values, 29, seed + 1, "r")
     expected = duck_join(left, right, "l.k = r.k", how)

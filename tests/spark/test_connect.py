@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.quick import INTERPRETED
+
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 SCHEMES = ["heavy_light", "broadcast", "auto"]
 HOT = [0] * 30 + [1] * 20 + list(range(20)) + [None] * 6, [0] * 25 + [1] * 10 + list(range(15, 40)) + [None] * 4
@@ -36,6 +38,7 @@ def main() -> None:
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "3",
+        **INTERPRETED,
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -62,8 +62,8 @@ def test_bands_that_cannot_be_are_refused(spark):
 
 
 def test_a_theta_join_of_huge_inputs_names_its_pairs(spark):
-    huge = spark.range(10**8)
-    with pytest.raises(TooManyPairs, match=r"1e\+16 pairs.*\n\nHint: .*equality or a range"):
+    huge = spark.range(3 * 10**6)
+    with pytest.raises(TooManyPairs, match=r"9e\+12 pairs.*\n\nHint: .*equality or a range"):
         ek.plan(huge, huge, "levenshtein(cast(l.id AS string), cast(r.id AS string)) < 3", workers=16)
 
 
