@@ -124,8 +124,7 @@ class JoinPlan:
                 ranges = stream_sample(self._request, stats, ranges, draft.workers, stable, PREDICT_SAMPLE)
             return optimize(replace(draft, stats=stats, ranges=ranges))
         if condition.equi:
-            stats = collect(self._request, self._explained, draft.facts.row_bytes, draft.workers)
-            return optimize(replace(draft, stats=stats))
+            return optimize(replace(draft, stats=collect(self._request, self._explained, draft.facts.row_bytes)))
         return optimize(replace(draft, stats=collect_sizes(self._request)))
 
     @property

@@ -27,9 +27,8 @@ from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
 
 TOP = 4096
 TRACKED = 16384
-LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_A_WORKER = 100_000, 300_000, 2_400
-"""Rows of a large input that are read: with 1,600 for each of 64 workers regions came out up to 1.13 x the mean, with
-2,400 and with 4,700 up to 1.10 x."""
+SAMPLE_ROWS = 300_000
+"""With half of it regions weigh as much alike for 64 workers, but one of them took nearly twice its time (ADR 52)."""
 DRIVER_ROWS = 8_000_000
 """Keys of an input that the driver sorts: 64 MB, twice that with an equality. Larger inputs are sampled."""
 SEED = 20190415
@@ -40,12 +39,12 @@ _READABLE = (
 """Key types whose values `approx_top_k` gives back, so that `explain` can name the hot keys."""
 
 
-def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, float], workers: int) -> JoinStats:
+def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, float]) -> JoinStats:
     """Statistics of both inputs."""
     start = time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
         tasks = {
-            side: pool.submit(_collect_side, join, side, sample_rate(explained[side], row_bytes[side], workers))
+            side: pool.submit(_collect_side, join, side, sample_rate(explained[side], row_bytes[side]))
             for side in SIDES
         }
         stats = {side: task.result() for side, task in tasks.items()}
@@ -118,13 +117,13 @@ def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float)
     return Axis.of(hashes, keyed["x"].to_numpy(), Exact(total), Exact(nulls))
 
 
-def sample_rate(explained: str, row_bytes: float, workers: int) -> float:
+def sample_rate(explained: str, row_bytes: float) -> float:
     """Which part of the rows to read: all of a small input, and of one whose size nobody knows."""
     size = size_in_bytes(explained)
     if size is None:
         return 1.0
-    rows, sample = size / row_bytes, min(MOST_SAMPLE, max(LEAST_SAMPLE, SAMPLE_A_WORKER * workers))
-    return 1.0 if rows <= 1.5 * sample else sample / rows
+    rows = size / row_bytes
+    return 1.0 if rows <= 1.5 * SAMPLE_ROWS else SAMPLE_ROWS / rows
 
 
 def _readable(join: BoundJoin) -> bool:
