@@ -22,10 +22,10 @@ ROWS_A_SECOND = 1.5e6
 """Rows that one worker reads, shuffles and joins while the driver plans for a second (docs/adr/0002)."""
 
 
-def heaviest(report: LoadReport, checked: Float64 | None = None) -> float:
-    """The weight of the heaviest region, with the pairs it checks besides those it gives."""
-    weights = report.weights if checked is None else report.weights + W_CHECK * checked
-    return float(weights.max(initial=0.0))
+def work(report: LoadReport, condition: Condition) -> Float64:
+    """The weight of every region, with the pairs it checks besides those it gives."""
+    checked = pairs_checked(condition, report)
+    return report.weights if checked is None else report.weights + W_CHECK * checked
 
 
 def pairs_checked(condition: Condition, report: LoadReport) -> Float64 | None:

@@ -9,7 +9,7 @@ import numpy as np
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
 from evenkeel.local import Bins, local_named
 from evenkeel.plan.bin_width import choose_bins
-from evenkeel.plan.cost import ROWS_A_SECOND, W_CHECK, broadcast_cost, could_save, heaviest, pairs_checked
+from evenkeel.plan.cost import ROWS_A_SECOND, broadcast_cost, could_save, work
 from evenkeel.plan.nodes import Candidate, TwoWay
 from evenkeel.schemes import Problem, scheme_named
 from evenkeel.schemes.ranges import RangeLayout
@@ -103,7 +103,7 @@ def _fitted(plan: TwoWay, name: str) -> Candidate:
         cost = broadcast_cost(plan.problem.stats, plan.problem.build, layout.predicted)
         return Candidate(name, layout, cost, _why_not_broadcast(plan))
     same = name == "equi_weight" and not isinstance(layout, RangeLayout)
-    cost = heaviest(layout.predicted, pairs_checked(plan.condition, layout.predicted))
+    cost = float(work(layout.predicted, plan.condition).max(initial=0.0))
     return Candidate(name, layout, cost, "nearly everything matches: the same as one_bucket" if same else "")
 
 
@@ -190,9 +190,8 @@ def share_tasks(plan: TwoWay) -> TwoWay:
     if plan.local is None or plan.local.operator != "merge" or isinstance(plan.local, Bins):
         return plan
     size = max(facts.row_bytes.values()) * float(load.rows_in.sum())
-    checked = pairs_checked(plan.condition, load)
-    work = float(load.weights.sum()) + (0.0 if checked is None else W_CHECK * float(checked.sum()))
-    least = max(2 * facts.cores, work / (TASK_SECONDS * ROWS_A_SECOND), size / TASK_BYTES)
+    seconds = float(work(load, plan.condition).sum()) / ROWS_A_SECOND
+    least = max(2 * facts.cores, seconds / TASK_SECONDS, size / TASK_BYTES)
     fewer = [n for n in range(1, plan.workers) if plan.workers % n == 0 and n >= least]
     return replace(plan, shared_tasks=min(fewer)) if fewer else plan
 

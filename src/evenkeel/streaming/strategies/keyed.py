@@ -57,8 +57,10 @@ class KeyedTable:
             units = {a for a, b in zip(slots, after.slots[i], strict=True) if a != b}
             for key in {*self.keys[i], *after.keys[i]}:
                 now, then = self.stored(i, key), after.stored(i, key)
-                if len(now) == len(then) > 1:
-                    units |= {a for a, b in zip(now, then, strict=True) if a != b} if now != then else set()
+                if now == then:
+                    continue
+                if len(now) == len(then):
+                    units |= {a for a, b in zip(now, then, strict=True) if a != b}
                 elif len(now) > 1:  # and whole then
                     units |= {*now} - {*then}
                 elif {*now} != {*then}:
