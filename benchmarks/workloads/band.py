@@ -283,7 +283,7 @@ def _plan_alone(workers: int) -> None:
     axes = [Axis.of(None, k, Exact(len(k)), Exact(0)) for k in keys]
     stats = RangeStats(axes[0], axes[1], -3.0, 3.0, 2.0**-50)
     none = np.empty(0, dtype=np.int64)
-    sides = [SideStats(Exact(len(k)), Exact(0), Absent(), none, none.astype(float), (), True) for k in keys]
+    sides = [SideStats(Exact(len(k)), Exact(0), Absent(), none, none.astype(float), True) for k in keys]
     load = scheme_named("equi_weight").fit(Problem(JoinStats(*sides), "inner", workers, False, ranges=stats)).predicted
     seconds = time.perf_counter() - start
     grew = peak_mb() - before

@@ -182,7 +182,7 @@ def test_one_bucket_leaves_no_worker_idle(workers, right):
     """Regions of equal area; what one reads is close to the least that any rectangle of that area could read."""
     left = 3000
     none = np.empty(0, dtype=np.int64)
-    sides = [SideStats(Exact(n), Exact(0.0), Exact(0.0), none, none.astype(float), (), True) for n in (left, right)]
+    sides = [SideStats(Exact(n), Exact(0.0), Exact(0.0), none, none.astype(float), True) for n in (left, right)]
     layout = scheme_named("one_bucket").fit(Problem(JoinStats(*sides), "inner", workers))
     assert layout.stripes.sum() == workers
     least = 2 * np.sqrt(left * right / workers) if max(left, right) / min(left, right) < workers else min(left, right)
@@ -200,7 +200,7 @@ def test_equi_weight_predicts_what_is_there(seed):
     workers = 16
     ranges = ranges_of((None, None), xs, -2.0, 2.0)
     none = np.empty(0, dtype=np.int64)
-    sizes = [SideStats(Exact(len(x)), Exact(0.0), Exact(0.0), none, none.astype(float), (), True) for x in xs]
+    sizes = [SideStats(Exact(len(x)), Exact(0.0), Exact(0.0), none, none.astype(float), True) for x in xs]
     stats = JoinStats(*sizes)
     layout = scheme_named("equi_weight").fit(Problem(stats, "inner", workers, False, ranges=ranges))
     sides, rows_in = [], np.zeros(workers)

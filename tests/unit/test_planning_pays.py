@@ -22,7 +22,7 @@ def planned(rows, workers, reach, scheme="auto", cores=None):
         rng, dense = np.random.default_rng(seed), rows // 5
         x = np.concatenate([rng.integers(0, dense // 6, dense), rng.integers(2 * rows, 5 * rows, rows - dense)])
         axes.append(Axis.of(None, x.astype(float), Exact(float(rows)), Exact(0.0)))
-        sides.append(SideStats(Exact(float(rows)), Exact(0.0), Absent(), none, none.astype(float), (), True))
+        sides.append(SideStats(Exact(float(rows)), Exact(0.0), Absent(), none, none.astype(float), True))
     ranges = RangeStats(axes[0], axes[1], -float(reach), float(reach), 0.0)
     text = f"abs(l.a - r.b) <= {reach}"
     span = Span("double(_l0)", "double(_r0)", ranges.lo, ranges.hi, 0.0, text)

@@ -117,7 +117,7 @@ def test_levels_are_a_search_tree(bounds):
 
 def sizes(left, right):
     none = np.empty(0, dtype=np.int64)
-    sides = (SideStats(Exact(n), Exact(0.0), Exact(0.0), none, none.astype(float), (), True) for n in (left, right))
+    sides = (SideStats(Exact(n), Exact(0.0), Exact(0.0), none, none.astype(float), True) for n in (left, right))
     return JoinStats(*sides)
 
 

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -66,16 +68,9 @@ class RegionJoin:
 def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     """Join inside the regions, without the unmatched copies: those say nothing of the row they are a copy of."""
     assert plan.chosen is not None and plan.local is not None
-    layout, local, kept = plan.chosen.layout, plan.local, preserved(how)
-    sides: dict[Side, RoutedInput] = {}
-    for side in SIDES:
-        nulls = side in kept and how != "left_semi"
-        routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, by_key=True)
-        copied = side in copied_sides(plan, how)
-        if copied and how in SEMI:
-            # Copies of these rows are answered for by reconciliation alone.
-            routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
-        sides[side] = exchange(routed, layout, local, join, copied, plan.tasks)
+    layout, local = plan.chosen.layout, plan.local
+    with ThreadPoolExecutor(2) as pool:  # Spark takes a while to analyse each
+        sides = dict(zip(SIDES, pool.map(partial(_in_regions, join, plan, how), SIDES), strict=True))
     on = F.expr(local.on(join.condition))
     if local.operator == "arrow":
         # Rows that must be kept are answered for by reconciliation alone.
@@ -88,6 +83,18 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
         if mine.copies in mine.df.columns and how not in SEMI:
             joined = joined.filter(F.expr(f"NOT (coalesce({mine.copies}, 1) > 1 AND {theirs.region} IS NULL)"))
     return RegionJoin(sides["left"], sides["right"], joined)
+
+
+def _in_regions(join: BoundJoin, plan: TwoWay, how: How, side: Side) -> RoutedInput:
+    assert plan.chosen is not None and plan.local is not None
+    layout, local = plan.chosen.layout, plan.local
+    nulls = side in preserved(how) and how != "left_semi"
+    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, by_key=True)
+    copied = side in copied_sides(plan, how)
+    if copied and how in SEMI:
+        # Copies of these rows are answered for by reconciliation alone.
+        routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
+    return exchange(routed, layout, local, join, copied, plan.tasks)
 
 
 def copied_sides(plan: TwoWay, how: How) -> tuple[Side, ...]:
@@ -123,6 +130,8 @@ def _broadcast(join: BoundJoin, plan: TwoWay) -> DataFrame:
 
 
 def _union(join: BoundJoin, joined: DataFrame, rest: list[DataFrame]) -> DataFrame:
+    if not rest:
+        return joined
     wanted = join.columns("left") if join.how in SEMI else join.columns("left") + join.columns("right")
     out = joined.select(*wanted)
     for more in rest:

@@ -14,7 +14,7 @@ from evenkeel.batch.execute import execute
 from evenkeel.batch.measure import measure_by_counting, measure_by_running
 from evenkeel.errors import UnknownOption, UnreadableInput
 from evenkeel.local import Bins
-from evenkeel.plan import Facts, TwoWay, explain, optimize
+from evenkeel.plan import Facts, TwoWay, explain, hot_keys, optimize
 from evenkeel.plan.rules import BY_RANGE, permit
 from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
@@ -22,7 +22,7 @@ from evenkeel.schemes.equi_weight import PREDICT_SAMPLE
 from evenkeel.spark.arrow_join import fits_arrow
 from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import cores, explain_text, keeps_order, row_bytes, size_in_bytes
-from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes
+from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes, key_names
 from evenkeel.spark.stream_sample import stream_sample
 from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_workers
 
@@ -160,7 +160,17 @@ class JoinPlan:
 
     def explain(self) -> str:
         """What the join is, what is known of its inputs, what was considered, what was chosen and why."""
-        return explain(self._weighed)
+        return explain(self._named)
+
+    @cached_property
+    def _named(self) -> TwoWay:
+        """The plan with names for the hot keys: one more look at the side that has most of each."""
+        stats = self._weighed.stats
+        assert stats is not None
+        hot = hot_keys(stats, self._weighed.workers)
+        labels = key_names(self._request, "left", [k.hash for k in hot if k.left >= k.right])
+        labels |= key_names(self._request, "right", [k.hash for k in hot if k.left < k.right])
+        return replace(self._weighed, stats=replace(stats, labels=labels))
 
     def execute(self) -> DataFrame:
         """The result, lazily."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from evenkeel import charts
@@ -10,10 +12,12 @@ from evenkeel.plan.nodes import TwoWay
 from evenkeel.report import weight
 from evenkeel.schemes.heavy_light import HeavyLightLayout
 from evenkeel.schemes.one_bucket import OneBucketLayout
+from evenkeel.stats import JoinStats
 from evenkeel.types import SIDES, Absent, Side
 
 HOT = 0.1
 """A key is worth naming when it is this part of a region's work."""
+NAMED = 5
 AQE_THRESHOLD = 256 * 2**20
 AQE_FACTOR = 5.0
 AQE_SPLITS: dict[str, tuple[Side, ...]] = {
@@ -56,15 +60,32 @@ def _statistics(plan: TwoWay) -> str:
     if plan.ranges is not None:
         a_row = plan.ranges.pair_count / max(1.0, plan.ranges.input_rows)
         lines.append(f"  pairs within the range: {plan.ranges.pairs}, {a_row:.2f} a row")
-    keys, left, right = plan.stats.known_keys()
-    pairs, rows = left * right, left + right
-    total = float(pairs.sum()) + plan.stats.tail(left, right)[2]
-    work = np.asarray(weight(rows, pairs))
-    hot = work > HOT * weight(plan.stats.input_rows, total) / plan.workers
-    for i in [i for i in np.argsort(-work, kind="stable") if hot[i]][:5]:
-        share = f", {pairs[i] / total:.1%} of the pairs" if total else ""
-        lines.append(f"  hot: {plan.stats.label(int(keys[i]))}: ~{left[i]:,.0f} x ~{right[i]:,.0f} rows{share}")
+    for key in hot_keys(plan.stats, plan.workers):
+        share = f", {key.share:.1%} of the pairs" if key.share is not None else ""
+        lines.append(f"  hot: {plan.stats.label(key.hash)}: ~{key.left:,.0f} x ~{key.right:,.0f} rows{share}")
     return "\n".join(lines)
+
+
+class HotKey(NamedTuple):
+    hash: int
+    left: float
+    right: float
+    share: float | None
+    """Of the pairs; None where there are none."""
+
+
+def hot_keys(stats: JoinStats, workers: int) -> list[HotKey]:
+    """The keys that are worth naming, heaviest first."""
+    keys, left, right = stats.known_keys()
+    pairs, rows = left * right, left + right
+    total = float(pairs.sum()) + stats.tail(left, right)[2]
+    work = np.asarray(weight(rows, pairs))
+    hot = work > HOT * weight(stats.input_rows, total) / workers
+    return [
+        HotKey(int(keys[i]), float(left[i]), float(right[i]), float(pairs[i]) / total if total else None)
+        for i in np.argsort(-work, kind="stable")[:NAMED]
+        if hot[i]
+    ]
 
 
 def _candidates(plan: TwoWay) -> str:

@@ -51,7 +51,7 @@ class BoundJoin:
     def project(self, joined: DataFrame) -> DataFrame:
         """The result as the user named it: shared names keep the left column and suffix the right one."""
         shown = result_columns(self.names, self.condition, self.how, self.suffixes)
-        return joined.select(*(F.expr(sql).alias(name) for name, sql in shown))
+        return joined.selectExpr(*(f"{sql} AS `{name.replace('`', '``')}`" for name, sql in shown))
 
 
 def bind(
@@ -107,10 +107,11 @@ def is_collated(kind: T.DataType) -> bool:
 
 
 def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
-    """Let Spark's analyzer see the condition; it starts no job."""
-    sql = [f"({e.left}) {'<=>' if e.null_safe else '='} ({e.right})" for e in condition.equi]
+    """Let Spark's analyzer see the condition, but for what is plain to see; it starts no job."""
+    checked = [e for e in condition.equi if not _plainly_comparable(left, right, e)]
+    sql = [f"({e.left}) {'<=>' if e.null_safe else '='} ({e.right})" for e in checked]
     sql += [f"({t.sql})" for t in condition.residual]
-    for text, shown in zip(sql, [e.text for e in condition.equi] + [t.text for t in condition.residual], strict=True):
+    for text, shown in zip(sql, [e.text for e in checked] + [t.text for t in condition.residual], strict=True):
         try:
             check_boolean(left.crossJoin(right), text, shown)
         except UnparsableCondition:
@@ -133,8 +134,19 @@ def check_boolean(df: DataFrame, sql: str, shown: str) -> None:
         raise UnparsableCondition.refused_by_spark(shown, f"it is a {kind.simpleString()}, not true or false")
 
 
+def _plainly_comparable(left: DataFrame, right: DataFrame, e: Equi) -> bool:
+    """Whether the equality is of two columns of one type that has an order."""
+    kind = _column_type(left, e.left)
+    return kind is not None and kind == _column_type(right, e.right) and not contains_type(kind, UNORDERED)
+
+
+def _column_type(df: DataFrame, sql: str) -> T.DataType | None:
+    name = sql.strip("`")
+    return df.schema[name].dataType if name in df.columns else None
+
+
 def _type_of(df: DataFrame, sql: str) -> T.DataType:
-    return df.select(F.expr(sql).alias("k")).schema["k"].dataType
+    return _column_type(df, sql) or df.select(F.expr(sql).alias("k")).schema["k"].dataType
 
 
 def check_comparable(left: DataFrame, right: DataFrame, e: Equi) -> None:

@@ -74,22 +74,23 @@ def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) ->
     df = join.side(side)
     if matchable_sql(join, side) != "true" and not keep_nulls:
         df = df.filter(matchable_sql(join, side))
-    key = F.expr(key_sql(join, side)).alias("_key")
-    return numbered(df.select("*", key), join.columns(side), stable)
+    return numbered(df, join.columns(side), stable, also=(f"{key_sql(join, side)} AS _key",))
 
 
-def numbered(df: DataFrame, columns: list[str], stable: bool, salt: str = "") -> tuple[DataFrame, str]:
+def numbered(
+    df: DataFrame, columns: list[str], stable: bool, salt: str = "", also: tuple[str, ...] = ()
+) -> tuple[DataFrame, str]:
     """The input with a column `_row`, and the SQL of a number that tells its rows apart, the same when run again.
 
     Equal rows of an input that does not repeat its order are told apart by their partition alone. `salt` is SQL that
-    keeps the number apart from a hash of the same columns.
+    keeps the number apart from a hash of the same columns. `also` are columns to add in the same step.
     """
     if stable:
-        return df.select("*", F.monotonically_increasing_id().alias("_row")), "_row"
+        return df.selectExpr("*", *also, "monotonically_increasing_id() AS _row"), "_row"
     steady = [f.name for f in df.schema if f.name in columns and not contains_type(f.dataType, SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
     content = f"(xxhash64({', '.join([salt] * bool(salt) + steady)}) & {2**62 - 1}L)" if steady else "0L"
-    return df.select("*", F.spark_partition_id().alias("_row")), f"({content} + _row)"
+    return df.selectExpr("*", *also, "spark_partition_id() AS _row"), f"({content} + _row)"
 
 
 def route(
@@ -122,13 +123,13 @@ def route(
     hit = f"_regions[cast(pmod({row}, _slots) as int)]"
     region = expr.region.format(key="_key", row=row, hit=hit)
     if region.startswith("explode"):  # a generator stands alone in its projection
-        df = df.select("*", F.expr(region).alias("_region"))
+        df = df.selectExpr("*", f"{region} AS _region")
         region = "_region"
     if hash_bits:
         bits = f"pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L)"
         region = f"{region} + {p} * cast({bits} as int)"
-    copied = F.expr(copies.format(row=row)).alias(out.copies)
-    return RoutedInput(df.select(*kept, copied, F.expr(region).alias(out.region)), side)
+    routing = (f"{copies.format(row=row)} AS {out.copies}", f"{region} AS {out.region}")
+    return RoutedInput(df.selectExpr(*kept, *routing), side)
 
 
 def with_places(
@@ -140,10 +141,10 @@ def with_places(
     the bound that stands at its place on each. So the code grows with the height of the tree, not with its bounds.
     """
     assert expr.bounds is not None
-    routing = [F.expr(_position_or_zero(join, side)).alias("_x")]
+    routing = [f"{_position_or_zero(join, side)} AS _x"]
     if expr.bounds.cuts_keys:
-        routing.append(F.expr(TIE_SQL.format(row=row)).alias("_tie"))
-    df = df.select("*", *routing)
+        routing.append(f"{TIE_SQL.format(row=row)} AS _tie")
+    df = df.selectExpr("*", *routing)
     levels = tree_levels(len(expr.bounds))
     at, steps = "0", [levels[i : i + LEVELS_AT_ONCE] for i in range(0, len(levels), LEVELS_AT_ONCE)]
     for i, step in enumerate(steps):
@@ -151,17 +152,16 @@ def with_places(
         if i == len(steps) - 1:
             at = found
         else:
-            df = df.select(*(c for c in df.columns if c != "_at"), F.expr(found).alias("_at"))
+            df = df.selectExpr(*(c for c in df.columns if c != "_at"), f"{found} AS _at")
             at = "_at"
     size = 2 ** len(levels)
     lists = [*expr.places, *([expr.places[-1]] * (size - len(expr.places)))]
     places = f"array({', '.join(_array(r) for r in lists)})[{at}]"
     if not keep_nulls:
-        df = df.select("*", F.expr(places).alias("_places"))
+        df = df.selectExpr("*", f"{places} AS _places")
         return df if all(expr.places) else df.filter("size(_places) > 0")
-    df = df.select("*", F.expr(f"IF({matchable_sql(join, side)}, {places}, {_array(())})").alias("_listed"))
-    lone = expr.lone.format(row=row)
-    return df.select("*", F.expr(f"IF(size(_listed) > 0, _listed, {lone})").alias("_places"))
+    df = df.selectExpr("*", f"IF({matchable_sql(join, side)}, {places}, {_array(())}) AS _listed")
+    return df.selectExpr("*", f"IF(size(_listed) > 0, _listed, {expr.lone.format(row=row)}) AS _places")
 
 
 def _descend(bounds: Bounds, levels: list[list[int]], at: str) -> str:
@@ -263,14 +263,14 @@ def as_shipped(routed: RoutedInput, layout: Layout, local: LocalJoin, join: Boun
     if above is None:
         return routed
     df = _with_columns(routed.df, local, routed.side, join)
-    number = F.expr(f"{routed.region} + {p} * pmod({above}, {(2**31 - 1) // p})").alias(routed.region)
+    number = f"{routed.region} + {p} * pmod({above}, {(2**31 - 1) // p}) AS {routed.region}"
     kept = [c for c in routed.df.columns if c != routed.region]
-    return RoutedInput(df.select(*kept, number), routed.side)
+    return RoutedInput(df.selectExpr(*kept, number), routed.side)
 
 
 def _with_columns(df: DataFrame, local: LocalJoin, side: Side, join: BoundJoin) -> DataFrame:
     for name, sql in local.columns(side, join.condition).items():
-        df = df.select("*", F.expr(sql).alias(name))
+        df = df.selectExpr("*", f"{sql} AS {name}")
     return df
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 _STDOUT = threading.Lock()
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?B)")
+_JOINS = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?(?:\w*Join|CartesianProduct)\b", re.MULTILINE)
 _UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 _OPERATOR = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?([A-Za-z]+(?: [a-z]+)?)")
 _IN_ORDER = {
@@ -44,6 +45,15 @@ def size_in_bytes(explained: str) -> float | None:
         return None
     size = float(found[1]) * 1024.0 ** _UNITS[found[2]]
     return size if size < 2.0**60 else None  # Spark says 8 EiB for "no idea"
+
+
+def row_estimate(explained: str, row_bytes: float) -> float | None:
+    """About how many rows there are by Spark's estimate of the size; None where that says nothing.
+
+    Of a join it does not: Spark takes the product of its inputs' sizes.
+    """
+    size = size_in_bytes(explained)
+    return None if size is None or _JOINS.search(explained) else size / row_bytes
 
 
 def keeps_order(explained: str) -> bool:

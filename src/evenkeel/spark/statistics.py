@@ -1,9 +1,12 @@
-"""Statistics as native aggregates: one pass over the key columns of each input, both inputs at once.
+"""Statistics: one pass over the key columns of each input, both inputs at once; a bounded sample or native aggregates.
 
-`approx_top_k` finds the frequent keys (a Misra-Gries style sketch of bounded size that reports no key it is not
-sure of), `count` and `approx_count_distinct` the sizes. Large inputs are sampled row by row, at a rate chosen from
-Spark's own size estimate: a plan needs shares of keys, not counts, and a few hundred thousand rows give those.
-The driver receives at most TOP keys a side, however many there are.
+Where Spark has an idea of an input's size, the driver receives the hashes of a few hundred thousand keys and counts
+them: a plan needs shares of keys, not counts. The estimate may be wrong: a sample that came out far too small (of
+a filter, say) is drawn once more, and each task stops at MOST_ROWS.
+
+Where Spark has no idea (the result of a join, above all), or was far off, the keys are counted where they are:
+`approx_top_k` finds the frequent ones (a Misra-Gries style sketch of bounded size that reports no key it is not sure
+of), `count` and `approx_count_distinct` the sizes. The driver receives TOP keys, however many there are.
 """
 
 from __future__ import annotations
@@ -14,45 +17,36 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from evenkeel import hashing
 from evenkeel.schemes.equi_weight import MOST_BUCKETS, input_sample_size
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
-from evenkeel.spark.inputs import size_in_bytes
-from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
+from evenkeel.spark.inputs import row_estimate, size_in_bytes
+from evenkeel.stats import SEEN_ENOUGH, Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
 
 TOP = 4096
 TRACKED = 16384
-SAMPLE_ROWS = 300_000
-"""With half of it regions weigh as much alike for 64 workers, but one of them took nearly twice its time (ADR 52)."""
+SAMPLE_ROWS = 150_000
+"""Twice as many make regions no more alike for 64 workers, half as many leave one of them 1.16 x the mean (ADR 53)."""
+MOST_ROWS = 2_000_000
+"""Keys that a task sends to the driver at the most, should Spark's estimate of the size be far off."""
 DRIVER_ROWS = 8_000_000
 """Keys of an input that the driver sorts: 64 MB, twice that with an equality. Larger inputs are sampled."""
 SEED = 20190415
-_READABLE = (
-    T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType, T.TimestampType,
-    T.TimestampNTZType, T.StringType,
-)  # fmt: skip
-"""Key types whose values `approx_top_k` gives back, so that `explain` can name the hot keys."""
+LABEL = 40
+"""Characters of a key that are shown."""
 
 
 def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, float]) -> JoinStats:
     """Statistics of both inputs."""
     start = time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
-        tasks = {
-            side: pool.submit(_collect_side, join, side, sample_rate(explained[side], row_bytes[side]))
-            for side in SIDES
-        }
-        stats = {side: task.result() for side, task in tasks.items()}
-    labels: dict[int, str] = {}
-    for side in SIDES:
-        s = stats[side]
-        labels.update({int(k): v for k, v in zip(s.keys, s.labels, strict=False)})
-    return JoinStats(stats["left"], stats["right"], time.perf_counter() - start, labels)
+        left, right = pool.map(lambda s: _collect_side(join, s, row_estimate(explained[s], row_bytes[s])), SIDES)
+    return JoinStats(left, right, time.perf_counter() - start)
 
 
 def collect_ranges(
@@ -80,7 +74,7 @@ def collect_sizes(join: BoundJoin) -> JoinStats:
 
 def _unkeyed(rows: Precision, null_rows: Precision) -> SideStats:
     none = np.empty(0, dtype=np.int64)
-    return SideStats(rows, null_rows, Absent(), none, none.astype(float), (), True)
+    return SideStats(rows, null_rows, Absent(), none, none.astype(float), True)
 
 
 def _side_of(axis: Axis) -> SideStats:
@@ -90,7 +84,7 @@ def _side_of(axis: Axis) -> SideStats:
     keys, counts = np.unique(axis.hash, return_counts=True)
     top = np.argsort(-counts, kind="stable")[: TOP + 1]
     total, nulls = round(axis.row_count * axis.fraction), round(axis.null_count * axis.fraction)
-    return SideStats.from_sample(total, nulls, float(len(keys)), keys[top], counts[top], axis.fraction, ())
+    return SideStats.from_sample(total, nulls, float(len(keys)), keys[top], counts[top], axis.fraction)
 
 
 def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float) -> Axis:
@@ -117,52 +111,70 @@ def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float)
     return Axis.of(hashes, keyed["x"].to_numpy(), Exact(total), Exact(nulls))
 
 
-def sample_rate(explained: str, row_bytes: float) -> float:
-    """Which part of the rows to read: all of a small input, and of one whose size nobody knows."""
-    size = size_in_bytes(explained)
-    if size is None:
-        return 1.0
-    rows = size / row_bytes
-    return 1.0 if rows <= 1.5 * SAMPLE_ROWS else SAMPLE_ROWS / rows
+def _collect_side(join: BoundJoin, side: Side, expected: float | None) -> SideStats:
+    if expected is None:
+        return _aggregated(join, side, 1.0)
+    rate = 1.0 if expected <= 1.5 * SAMPLE_ROWS else SAMPLE_ROWS / expected
+    hashes = _drawn(join, side, rate)
+    if rate < 1.0 and len(hashes) < SAMPLE_ROWS / 4:  # a filter, say: Spark does not know how few rows it leaves
+        if len(hashes) < SEEN_ENOUGH:
+            return _aggregated(join, side, 1.0)
+        rate = min(1.0, rate * SAMPLE_ROWS / len(hashes))
+        hashes = _drawn(join, side, rate)
+    if len(hashes) >= MOST_ROWS:  # some task may have stopped early
+        return _aggregated(join, side, rate * SAMPLE_ROWS / len(hashes))
+    counted = pc.value_counts(hashes.drop_null())
+    keys, counts = (np.asarray(counted.field(f)) for f in ("values", "counts"))
+    top = np.argsort(-counts, kind="stable")[: TOP + 1]
+    return SideStats.from_sample(len(hashes), hashes.null_count, float(len(keys)), keys[top], counts[top], rate)
 
 
-def _readable(join: BoundJoin) -> bool:
-    if len(join.key_types) != 1 or join.condition.equi[0].null_safe:
-        return False
-    return isinstance(join.key_types[0], _READABLE)
-
-
-def _collect_side(join: BoundJoin, side: Side, rate: float) -> SideStats:
-    readable = _readable(join)
-    item = join.key_columns(side)[0] if readable else key_sql(join, side)
+def _sampled(join: BoundJoin, side: Side, rate: float) -> DataFrame:
     df = join.side(side)
-    if rate < 1.0:
-        df = df.sample(fraction=rate, seed=SEED)
+    return df if rate >= 1.0 else df.sample(fraction=rate, seed=SEED)
+
+
+def _drawn(join: BoundJoin, side: Side, rate: float) -> pa.Array:
+    """Hashes of the keys of sampled rows, NULL where nothing can match."""
+    few = _sampled(join, side, rate).filter(f"(monotonically_increasing_id() & {2**33 - 1}L) < {MOST_ROWS}")
+    return few.select(F.expr(key_sql(join, side)).alias("h")).toArrow()["h"].combine_chunks()
+
+
+def _aggregated(join: BoundJoin, side: Side, rate: float) -> SideStats:
+    """Keys counted by Spark, in bounded memory however many there are."""
     aggregates = (
         F.expr(f"approx_top_k(item, {TOP + 1}, {TRACKED})").alias("top"),
         F.count(F.lit(1)).alias("rows"),
         F.count("item").alias("keyed"),
         F.approx_count_distinct("item").alias("distinct"),
     )
-    row = df.select(F.expr(item).alias("item")).agg(*aggregates).toArrow()
+    row = _sampled(join, side, rate).select(F.expr(key_sql(join, side)).alias("item")).agg(*aggregates).toArrow()
     top = row["top"].combine_chunks()
     entries = top.flatten() if top.null_count == 0 else top.values.slice(0, 0)
     entries = entries.filter(entries.field("item").is_valid())
-    values, counts = entries.field("item"), np.asarray(entries.field("count"), dtype=np.int64)
-    if not len(values):
-        keys = np.empty(0, dtype=np.int64)
-    else:
-        keys = hashing.xxhash64([values]) if readable else np.asarray(values.cast(pa.int64()))
-    total, keyed = row["rows"][0].as_py(), row["keyed"][0].as_py()
-    labels = _labels(values) if readable else ()
-    return SideStats.from_sample(
-        total, total - keyed, float(row["distinct"][0].as_py()), keys, counts, rate, labels
-    )
+    keys, counts = (np.asarray(entries.field(f), dtype=np.int64) for f in ("item", "count"))
+    total, keyed, distinct = (row[c][0].as_py() for c in ("rows", "keyed", "distinct"))
+    return SideStats.from_sample(total, total - keyed, float(distinct), keys, counts, rate)
 
 
-def _labels(values: pa.Array) -> tuple[str, ...]:
-    """Keys as text; none where Python cannot show one (a year beyond 9999, broken UTF-8, an unknown zone)."""
-    try:
-        return tuple(str(v) for v in values.to_pylist())
-    except (OverflowError, ValueError, KeyError):
-        return ()
+def key_names(join: BoundJoin, side: Side, keys: list[int]) -> dict[int, str]:
+    """Some keys as text, by their hash; without those that the side does not have."""
+    if not keys:
+        return {}
+    text = ", ', ', ".join(_text(sql, kind) for sql, kind in zip(join.key_columns(side), join.key_types, strict=True))
+    found = join.side(side).select(F.expr(key_sql(join, side)).alias("h"), F.expr(f"concat({text})").alias("t"))
+    row = found.agg(*(F.max(F.when(F.col("h") == k, F.col("t"))).alias(str(i)) for i, k in enumerate(keys))).toArrow()
+    names = {}
+    for i, key in enumerate(keys):
+        try:
+            name = row[i][0].as_py()
+        except ValueError:  # broken UTF-8
+            continue
+        if name is not None:
+            names[key] = name
+    return names
+
+
+def _text(sql: str, kind: T.DataType) -> str:
+    whole = f"hex({sql})" if isinstance(kind, T.BinaryType) else f"cast({sql} as string)"
+    return f"coalesce(left({whole}, {LABEL}), 'NULL')"

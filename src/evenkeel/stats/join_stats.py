@@ -26,8 +26,6 @@ class SideStats:
     distinct: Precision
     keys: Int64
     counts: Float64
-    labels: tuple[str, ...] = ()
-    """The keys as text, for people; empty when only hashes are known."""
     complete: bool = False
     """Whether `keys` holds every key of the side."""
     fraction: float = 1.0
@@ -42,17 +40,15 @@ class SideStats:
         keys: Int64,
         counts: Int64,
         fraction: float,
-        labels: tuple[str, ...] = (),
     ) -> SideStats:
         """Scale what a Bernoulli sample of rate `fraction` saw up to the whole side."""
         order = np.argsort(-counts, kind="stable")
         keys, counts = keys[order], counts[order]
-        labels = tuple(labels[i] for i in order) if labels else ()
         keyed = rows - null_rows
         complete = bool(counts.sum() >= keyed and distinct <= 1.1 * len(keys))
         if fraction >= 1.0:
             return cls(
-                Exact(rows), Exact(null_rows), Inexact(distinct), keys, counts.astype(float), labels, complete
+                Exact(rows), Exact(null_rows), Inexact(distinct), keys, counts.astype(float), complete
             )
         enough = counts >= SEEN_ENOUGH
         known = int(enough.sum())
@@ -64,7 +60,6 @@ class SideStats:
             Inexact(known + tail_distinct),
             keys[enough],
             counts[enough] / fraction,
-            labels[:known],
             complete and bool(enough.all()),
             fraction,
         )
@@ -113,6 +108,7 @@ class JoinStats:
     seconds: float = 0.0
     """How long it took to collect them."""
     labels: dict[int, str] = field(default_factory=dict)
+    """Keys as text, for people."""
 
     def of(self, side: Side) -> SideStats:
         return self.left if side == "left" else self.right
