@@ -46,20 +46,26 @@ def timed(actions: dict[str, Callable[[], Any]], repeat: int, warm: int = 1) -> 
     }
 
 
-def makespan(
-    spark: SparkSession, action: Callable[[], Any], workers: int, tasks: int | None = None, repeat: int = 1
-) -> dict[str, Any]:
-    """The tasks of the join's stage, and when the last of `workers` machines would end, longest task first.
+def makespans(
+    spark: SparkSession, actions: dict[str, tuple[Callable[[], Any], int | None]], workers: int, repeat: int
+) -> dict[str, dict[str, Any]]:
+    """Of every action, with the number of its tasks: when the last of `workers` machines would end, longest task first.
 
-    One task in a run is often half as long again as it is in the next, whichever it is; so of several runs the middle
-    one counts.
+    One task in a run is often half as long again as it is in the next, whichever it is. So all of them are run in turn,
+    `repeat` times, and of each the run in the middle counts.
     """
-    runs = sorted((_makespan(spark, action, workers, tasks) for _ in range(repeat)), key=lambda r: r["seconds"])
-    middle = runs[len(runs) // 2]
-    if repeat > 1:
-        middle["wall"] = statistics.median(r["wall"] for r in runs)
-        middle |= {name: [round(r[of], 4) for r in runs] for name, of in (("runs", "seconds"), ("walls", "wall"))}
-    return middle
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in actions}
+    for _ in range(repeat):
+        for name, (action, tasks) in actions.items():
+            runs[name].append(_makespan(spark, action, workers, tasks))
+    return {name: _middle(r) for name, r in runs.items()}
+
+
+def _middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    by_time = sorted(runs, key=lambda r: r["seconds"])
+    wall = statistics.median(r["wall"] for r in runs)
+    lists = {name: [round(r[of], 4) for r in runs] for name, of in (("runs", "seconds"), ("walls", "wall"))}
+    return by_time[len(runs) // 2] | {"wall": wall} | lists
 
 
 def _makespan(spark: SparkSession, action: Callable[[], Any], workers: int, tasks: int | None) -> dict[str, Any]:

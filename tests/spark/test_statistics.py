@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenkeel as ek
-from evenkeel.spark import statistics
+from evenkeel.spark import sampling, statistics
 from evenkeel.testing import zipf_keys
 from evenkeel.types import Exact, Inexact
 
@@ -72,17 +72,23 @@ def test_a_filter_that_spark_takes_for_none(spark, facts, small_samples, kept):
     assert found.get(named, 0) == pytest.approx(hot, rel=0.05)
 
 
-def test_a_table_far_larger_than_its_files(spark, small_samples, monkeypatch, tmp_path):
-    """Rows all alike take no room: Spark sees some kilobytes. No task sends more keys than it may."""
-    monkeypatch.setattr(statistics, "MOST_ROWS", 20_000)
+@pytest.mark.parametrize(("most", "rows"), [(50_000, 400_000), (2_500, 30_000)])
+def test_a_table_far_larger_than_its_files(spark, small_samples, monkeypatch, tmp_path, most, rows):
+    """Rows all alike take no room: Spark sees some kilobytes. No task sends more keys than it may.
+
+    The second sample is small enough in the first case; in the other Spark counts.
+    """
+    monkeypatch.setattr(sampling, "MOST_ROWS", most)
     path = str(tmp_path / "alike")
-    spark.range(0, 300_000, 1, 2).selectExpr("7L AS k", "0L AS x").write.parquet(path)
+    spark.range(0, rows, 1, 2).selectExpr("7L AS k", "0L AS x").write.parquet(path)
     sent = []
-    drawn = statistics._drawn
-    monkeypatch.setattr(statistics, "_drawn", lambda *a: sent.append(drawn(*a)) or sent[-1])
+    draw = sampling.draw
+    monkeypatch.setattr(sampling, "draw", lambda *a: sent.append(draw(*a)) or sent[-1])
     stats, hottest = hottest_of(ek.plan(spark.read.parquet(path), dimension(spark), "k", workers=8))
-    assert 0 < max(map(len, sent)) <= 2 * 20_000
-    assert stats.row_count == pytest.approx(300_000, rel=0.05) and hottest == pytest.approx(300_000, rel=0.05)
+    assert most <= max(map(len, sent)) <= 2 * most
+    assert isinstance(stats.rows, Inexact if most == 50_000 else Exact)
+    assert hottest == stats.row_count
+    assert most == 50_000 or stats.row_count == rows
 
 
 def test_sampled_and_aggregated_tell_the_same(spark, facts):

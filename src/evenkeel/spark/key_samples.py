@@ -6,21 +6,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evenkeel.spark.inputs import row_bytes, size_in_bytes
+from evenkeel.spark.inputs import row_bytes, row_estimate
 from evenkeel.spark.multi_binding import BoundQuery
 from evenkeel.spark.multi_exchange import hashed
+from evenkeel.spark.sampling import Sample, draw, sample
 from evenkeel.stats import KeyGroups
-from evenkeel.types import Int64
 
 SAMPLE_ROWS = 100_000
-READ_WHOLE = 2 * SAMPLE_ROWS
-"""Rows of a relation that are not worth sampling."""
-MOST_ROWS = 1_000_000
-"""Rows of a relation that the driver receives at the most, should Spark's estimate of its size be far off."""
-SEED = 20150531
 AT_ONCE = 4
 """Relations that are sampled at a time."""
 NAMED_FROM = 2_000
@@ -38,30 +32,18 @@ def sample_keys(bound: BoundQuery, explained: tuple[str, ...]) -> tuple[tuple[Ke
 def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
     df = bound.frames[relation]
     attributes, together = bound.query.of(relation), bound.query.together(relation)
-    keys = df.select(*(F.expr(k).alias(f"h{j}") for j, k in enumerate(hashed(bound, relation))), F.lit(0).alias("n"))
     if not attributes:
         return KeyGroups.even(float(df.count()), attributes)
-    size = size_in_bytes(explained)
-    if size is not None:
-        rate = SAMPLE_ROWS / max(1.0, size / row_bytes(df.schema))
-        if rate >= 0.5:
-            found = _collect(keys.limit(MOST_ROWS + 1))
-            if len(found) <= MOST_ROWS:
-                return KeyGroups.from_sample(float(len(found)), attributes, found, 1.0, together)
-        else:
-            found = _collect(keys.sample(fraction=rate, seed=SEED).limit(MOST_ROWS + 1))
-            if SAMPLE_ROWS / 4 <= len(found) <= MOST_ROWS:
-                return KeyGroups.from_sample(len(found) / rate, attributes, found, rate, together)
-    # Spark's estimate is missing, or far off
-    rows = df.count()
-    rate = min(1.0, SAMPLE_ROWS / max(1, rows))
-    found = _collect(keys if rate >= 1.0 else keys.sample(fraction=rate, seed=SEED))
-    return KeyGroups.from_sample(float(rows), attributes, found, rate, together)
-
-
-def _collect(keys: DataFrame) -> Int64:
-    table = keys.drop("n").toArrow()
-    return np.stack([c.to_numpy() for c in table.columns], axis=1).astype(np.int64)
+    columns = [f"{k} AS h{j}" for j, k in enumerate(hashed(bound, relation))]
+    drawn = sample(df, columns, row_estimate(explained, row_bytes(df.schema)), SAMPLE_ROWS)
+    if drawn is not None:
+        rows = len(drawn.rows) / drawn.rate
+    else:
+        rows = float(df.count())
+        rate = min(1.0, SAMPLE_ROWS / max(1.0, rows))
+        drawn = Sample(draw(df, columns, rate), rate)
+    found = np.stack([c.to_numpy() for c in drawn.rows.columns], axis=1).astype(np.int64)
+    return KeyGroups.from_sample(rows, attributes, found, drawn.rate, together)
 
 
 def value_labels(bound: BoundQuery, relation: int) -> dict[int, dict[int, str]]:

@@ -1,10 +1,8 @@
 """Statistics: one pass over the key columns of each input, both inputs at once; a bounded sample or native aggregates.
 
 Where Spark has an idea of an input's size, the driver receives the hashes of a few hundred thousand keys and counts
-them: a plan needs shares of keys, not counts. The estimate may be wrong: a sample that came out far too small (of
-a filter, say) is drawn once more, and each task stops at MOST_ROWS.
-
-Where Spark has no idea (the result of a join, above all), or was far off, the keys are counted where they are:
+them: a plan needs shares of keys, not counts. Where it has none (the result of a join, above all), or one that is of no
+use, the keys are counted where they are:
 `approx_top_k` finds the frequent ones (a Misra-Gries style sketch of bounded size that reports no key it is not sure
 of), `count` and `approx_count_distinct` the sizes. The driver receives TOP keys, however many there are.
 """
@@ -15,9 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -25,18 +21,16 @@ from evenkeel.schemes.equi_weight import MOST_BUCKETS, input_sample_size
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
 from evenkeel.spark.inputs import row_estimate, size_in_bytes
-from evenkeel.stats import SEEN_ENOUGH, Axis, JoinStats, RangeStats, SideStats
+from evenkeel.spark.sampling import SEED, sample
+from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
 
 TOP = 4096
 TRACKED = 16384
 SAMPLE_ROWS = 150_000
 """Twice as many make regions no more alike for 64 workers, half as many leave one of them 1.16 x the mean (ADR 53)."""
-MOST_ROWS = 2_000_000
-"""Keys that a task sends to the driver at the most, should Spark's estimate of the size be far off."""
 DRIVER_ROWS = 8_000_000
 """Keys of an input that the driver sorts: 64 MB, twice that with an equality. Larger inputs are sampled."""
-SEED = 20190415
 LABEL = 40
 """Characters of a key that are shown."""
 
@@ -112,49 +106,31 @@ def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float)
 
 
 def _collect_side(join: BoundJoin, side: Side, expected: float | None) -> SideStats:
-    if expected is None:
-        return _aggregated(join, side, 1.0)
-    rate = 1.0 if expected <= 1.5 * SAMPLE_ROWS else SAMPLE_ROWS / expected
-    hashes = _drawn(join, side, rate)
-    if rate < 1.0 and len(hashes) < SAMPLE_ROWS / 4:  # a filter, say: Spark does not know how few rows it leaves
-        if len(hashes) < SEEN_ENOUGH:
-            return _aggregated(join, side, 1.0)
-        rate = min(1.0, rate * SAMPLE_ROWS / len(hashes))
-        hashes = _drawn(join, side, rate)
-    if len(hashes) >= MOST_ROWS:  # some task may have stopped early
-        return _aggregated(join, side, rate * SAMPLE_ROWS / len(hashes))
+    drawn = sample(join.side(side), [f"{key_sql(join, side)} AS h"], expected, SAMPLE_ROWS)
+    if drawn is None:
+        return _aggregated(join, side)
+    hashes = drawn.rows["h"].combine_chunks()
     counted = pc.value_counts(hashes.drop_null())
     keys, counts = (np.asarray(counted.field(f)) for f in ("values", "counts"))
     top = np.argsort(-counts, kind="stable")[: TOP + 1]
-    return SideStats.from_sample(len(hashes), hashes.null_count, float(len(keys)), keys[top], counts[top], rate)
+    return SideStats.from_sample(len(hashes), hashes.null_count, float(len(keys)), keys[top], counts[top], drawn.rate)
 
 
-def _sampled(join: BoundJoin, side: Side, rate: float) -> DataFrame:
-    df = join.side(side)
-    return df if rate >= 1.0 else df.sample(fraction=rate, seed=SEED)
-
-
-def _drawn(join: BoundJoin, side: Side, rate: float) -> pa.Array:
-    """Hashes of the keys of sampled rows, NULL where nothing can match."""
-    few = _sampled(join, side, rate).filter(f"(monotonically_increasing_id() & {2**33 - 1}L) < {MOST_ROWS}")
-    return few.select(F.expr(key_sql(join, side)).alias("h")).toArrow()["h"].combine_chunks()
-
-
-def _aggregated(join: BoundJoin, side: Side, rate: float) -> SideStats:
+def _aggregated(join: BoundJoin, side: Side) -> SideStats:
     """Keys counted by Spark, in bounded memory however many there are."""
     aggregates = (
-        F.expr(f"approx_top_k(item, {TOP + 1}, {TRACKED})").alias("top"),
-        F.count(F.lit(1)).alias("rows"),
-        F.count("item").alias("keyed"),
-        F.approx_count_distinct("item").alias("distinct"),
+        f"approx_top_k(item, {TOP + 1}, {TRACKED}) AS top",
+        "count(1) AS rows",
+        "count(item) AS keyed",
+        "approx_count_distinct(item) AS distinct",
     )
-    row = _sampled(join, side, rate).select(F.expr(key_sql(join, side)).alias("item")).agg(*aggregates).toArrow()
+    row = join.side(side).selectExpr(f"{key_sql(join, side)} AS item").selectExpr(*aggregates).toArrow()
     top = row["top"].combine_chunks()
     entries = top.flatten() if top.null_count == 0 else top.values.slice(0, 0)
     entries = entries.filter(entries.field("item").is_valid())
     keys, counts = (np.asarray(entries.field(f), dtype=np.int64) for f in ("item", "count"))
     total, keyed, distinct = (row[c][0].as_py() for c in ("rows", "keyed", "distinct"))
-    return SideStats.from_sample(total, total - keyed, float(distinct), keys, counts, rate)
+    return SideStats.from_sample(total, total - keyed, float(distinct), keys, counts, 1.0)
 
 
 def key_names(join: BoundJoin, side: Side, keys: list[int]) -> dict[int, str]:
