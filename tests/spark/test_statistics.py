@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 import evenkeel as ek
 from evenkeel.spark import sampling, statistics
+from evenkeel.spark.inputs import explain_text, row_bytes, row_estimate
 from evenkeel.testing import zipf_keys
 from evenkeel.types import Exact, Inexact
 
@@ -36,6 +37,23 @@ def dimension(spark):
     return spark.range(KEYS).select(F.col("id").alias("k"), F.lit(1).alias("one"))
 
 
+def estimate(df):
+    return row_estimate(explain_text(df), row_bytes(df.schema))
+
+
+def drawn_sizes(monkeypatch):
+    """How many rows every sample had, from now on."""
+    sizes, draw = [], sampling.draw
+
+    def counted(*args, **kwargs):
+        drawn = draw(*args, **kwargs)
+        sizes.append(len(drawn.rows))
+        return drawn
+
+    monkeypatch.setattr(sampling, "draw", counted)
+    return sizes
+
+
 def hottest_of(plan, side="left"):
     stats = plan.tree.stats.of(side)
     return stats, float(stats.counts[0])
@@ -48,15 +66,41 @@ def test_a_sample_of_a_stored_table(spark, facts, small_samples):
     assert stats.row_count == pytest.approx(ROWS, rel=0.1) and hottest == pytest.approx(counts[0], rel=0.1)
 
 
-def test_the_result_of_a_join_is_looked_at_whole(spark, facts, small_samples):
+def test_the_result_of_a_join_is_looked_at_whole(spark, facts, small_samples, monkeypatch):
     """Spark takes the product of both sizes for its size: a sample by that would be empty."""
     table, counts = facts
+    drawn = drawn_sizes(monkeypatch)
     joined = table.join(dimension(spark), "k")
-    stats, hottest = hottest_of(ek.plan(joined, dimension(spark), "k", workers=8))
-    assert stats.rows == Exact(ROWS) and hottest == counts[0]
+    stats, hottest = hottest_of(ek.plan(joined, joined, "k", workers=8))
+    assert stats.rows == Exact(ROWS) and hottest == counts[0] and not drawn
     again = ek.join(joined, dimension(spark).withColumnRenamed("one", "two"), "k", workers=8)
-    stats, hottest = hottest_of(ek.plan(again, dimension(spark), "k", workers=8))
+    stats, hottest = hottest_of(ek.plan(again, joined, "k", workers=8))
     assert stats.rows == Exact(ROWS) and hottest == counts[0]
+
+
+def test_whose_size_spark_knows(spark, facts):
+    """A join's it does not; that of what a join was kept in it does, and a filter it can be off by only so much."""
+    table, _ = facts
+    joined = table.join(dimension(spark), "k").cache()
+    before = estimate(joined)
+    joined.count()
+    assert before > 1e6 and estimate(joined) < 10 * ROWS
+    joined.unpersist()
+    assert estimate(joined.filter("k > 1")) is None and estimate(table.crossJoin(dimension(spark))) is None
+    assert estimate(table.join(dimension(spark), "k", "left_semi")) is not None
+    assert estimate(table.filter("k IN (SELECT id FROM range(10))")) is not None
+    assert estimate(table.withColumnRenamed("pad", "Join Inner")) == pytest.approx(estimate(table))
+    assert estimate(table.groupBy("k").count()) is not None and estimate(table.union(table)) > estimate(table)
+
+
+def test_many_tasks_that_all_have_more_rows_than_spark_thinks(spark, small_samples, monkeypatch):
+    """An explode is taken to have as many rows as its input. What all tasks send together stays bounded."""
+    monkeypatch.setattr(sampling, "MOST_ROWS", 2_000)
+    many = spark.range(0, 40, 1, 40).selectExpr("explode(sequence(1, 3000)) AS k")
+    drawn = drawn_sizes(monkeypatch)
+    stats = ek.plan(many, dimension(spark), "k", workers=8).tree.stats.left
+    assert max(drawn) < 2_000 * (np.log(40) + 1) + 40
+    assert stats.rows == Exact(120_000) and stats.distinct.value == pytest.approx(3_000, rel=0.1)
 
 
 @pytest.mark.parametrize("kept", [10, 1000, 10**9])
@@ -81,11 +125,9 @@ def test_a_table_far_larger_than_its_files(spark, small_samples, monkeypatch, tm
     monkeypatch.setattr(sampling, "MOST_ROWS", most)
     path = str(tmp_path / "alike")
     spark.range(0, rows, 1, 2).selectExpr("7L AS k", "0L AS x").write.parquet(path)
-    sent = []
-    draw = sampling.draw
-    monkeypatch.setattr(sampling, "draw", lambda *a: sent.append(draw(*a)) or sent[-1])
+    sent = drawn_sizes(monkeypatch)
     stats, hottest = hottest_of(ek.plan(spark.read.parquet(path), dimension(spark), "k", workers=8))
-    assert most <= max(map(len, sent)) <= 2 * most
+    assert most <= max(sent) <= 1.5 * most + 2
     assert isinstance(stats.rows, Inexact if most == 50_000 else Exact)
     assert hottest == stats.row_count
     assert most == 50_000 or stats.row_count == rows

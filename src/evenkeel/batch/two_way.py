@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from html import escape
@@ -41,8 +42,8 @@ def plan(
 ) -> JoinPlan:
     """Plan a join that no skew can slow down, without running it.
 
-    Reads the key columns of both inputs once for statistics (a sample of large inputs), unless the scheme is
-    `hash` or `broadcast`. See `join` for the parameters.
+    Reads the key columns of both inputs for statistics (a sample of large inputs), unless the scheme is `hash` or
+    `broadcast`. See `join` for the parameters.
     """
     for side, df in zip(SIDES, (left, right), strict=True):
         if not isinstance(df, DataFrame):
@@ -159,18 +160,25 @@ class JoinPlan:
         return self.predicted.replication
 
     def explain(self) -> str:
-        """What the join is, what is known of its inputs, what was considered, what was chosen and why."""
+        """What the join is, what is known of its inputs, what was considered, what was chosen and why.
+
+        Hot keys are named, which takes one more look at the key columns the first time.
+        """
         return explain(self._named)
 
     @cached_property
     def _named(self) -> TwoWay:
-        """The plan with names for the hot keys: one more look at the side that has most of each."""
+        """The plan with names for the hot keys, found on the side that has most of each."""
         stats = self._weighed.stats
         assert stats is not None
         hot = hot_keys(stats, self._weighed.workers)
-        labels = key_names(self._request, "left", [k.hash for k in hot if k.left >= k.right])
-        labels |= key_names(self._request, "right", [k.hash for k in hot if k.left < k.right])
-        return replace(self._weighed, stats=replace(stats, labels=labels))
+        mostly: dict[Side, list[int]] = {
+            "left": [k.hash for k in hot if k.left >= k.right],
+            "right": [k.hash for k in hot if k.left < k.right],
+        }
+        with ThreadPoolExecutor(2) as pool:
+            left, right = pool.map(lambda s: key_names(self._request, s, mostly[s]), SIDES)
+        return replace(self._weighed, stats=replace(stats, labels=left | right))
 
     def execute(self) -> DataFrame:
         """The result, lazily."""

@@ -21,6 +21,9 @@ from evenkeel.spark.positions import spans_of
 from evenkeel.types import SIDES, How, Side
 
 UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
+PLAIN = (
+    T.NumericType, T.StringType, T.BinaryType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType,
+)  # fmt: skip
 _FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
     (T.NumericType,),
     (T.DateType, T.TimestampType, T.TimestampNTZType),
@@ -51,7 +54,8 @@ class BoundJoin:
     def project(self, joined: DataFrame) -> DataFrame:
         """The result as the user named it: shared names keep the left column and suffix the right one."""
         shown = result_columns(self.names, self.condition, self.how, self.suffixes)
-        return joined.selectExpr(*(f"{sql} AS `{name.replace('`', '``')}`" for name, sql in shown))
+        # Not `sql AS name`: Spark's parser would put values in for what looks like a variable in a name.
+        return joined.selectExpr(*(sql for _, sql in shown)).toDF(*(name for name, _ in shown))
 
 
 def bind(
@@ -135,9 +139,9 @@ def check_boolean(df: DataFrame, sql: str, shown: str) -> None:
 
 
 def _plainly_comparable(left: DataFrame, right: DataFrame, e: Equi) -> bool:
-    """Whether the equality is of two columns of one type that has an order."""
+    """Whether the equality is of two columns of one type that certainly has an order."""
     kind = _column_type(left, e.left)
-    return kind is not None and kind == _column_type(right, e.right) and not contains_type(kind, UNORDERED)
+    return isinstance(kind, PLAIN) and kind == _column_type(right, e.right)
 
 
 def _column_type(df: DataFrame, sql: str) -> T.DataType | None:

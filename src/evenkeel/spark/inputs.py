@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 _STDOUT = threading.Lock()
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?B)")
-_JOINS = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?(?:\w*Join|CartesianProduct)\b", re.MULTILINE)
+_JOIN = re.compile(r"Join (?!LeftSemi|LeftAnti)")
 _UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 _OPERATOR = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?([A-Za-z]+(?: [a-z]+)?)")
 _IN_ORDER = {
@@ -53,7 +53,21 @@ def row_estimate(explained: str, row_bytes: float) -> float | None:
     Of a join it does not: Spark takes the product of its inputs' sizes.
     """
     size = size_in_bytes(explained)
-    return None if size is None or _JOINS.search(explained) else size / row_bytes
+    return None if size is None or _has_join(explained) else size / row_bytes
+
+
+def _has_join(explained: str) -> bool:
+    """Whether the size comes from a join: not one below a cached table, nor one that only filters."""
+    cached: int | None = None
+    for line in explained.partition("== Physical Plan ==")[0].splitlines():
+        operator = line.lstrip(" :+-|")
+        depth = len(line) - len(operator)
+        if cached is not None and depth > cached:
+            continue
+        cached = depth if operator.startswith("InMemoryRelation") else None
+        if _JOIN.match(operator):
+            return True
+    return False
 
 
 def keeps_order(explained: str) -> bool:

@@ -6,12 +6,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from pyspark.sql import functions as F
 
 from evenkeel.spark.inputs import row_bytes, row_estimate
+from evenkeel.spark.labels import readable, text_sql
 from evenkeel.spark.multi_binding import BoundQuery
 from evenkeel.spark.multi_exchange import hashed
-from evenkeel.spark.sampling import Sample, draw, sample
+from evenkeel.spark.sampling import draw, sample
 from evenkeel.stats import KeyGroups
 
 SAMPLE_ROWS = 100_000
@@ -41,7 +41,7 @@ def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
     else:
         rows = float(df.count())
         rate = min(1.0, SAMPLE_ROWS / max(1.0, rows))
-        drawn = Sample(draw(df, columns, rate), rate)
+        drawn = draw(df, columns, rate, bounded=False)
     found = np.stack([c.to_numpy() for c in drawn.rows.columns], axis=1).astype(np.int64)
     return KeyGroups.from_sample(rows, attributes, found, drawn.rate, together)
 
@@ -54,10 +54,11 @@ def value_labels(bound: BoundQuery, relation: int) -> dict[int, dict[int, str]]:
     columns = []
     for j, (a, key) in enumerate(zip(attributes, hashed(bound, relation), strict=True)):
         column = bound.query.attributes[a].columns[relation]
-        text = f"coalesce(left(cast(`{column}` as string), 40), 'NULL')"
-        columns += [F.expr(key).alias(f"h{j}"), F.expr(text).alias(f"v{j}")]
-    table = bound.frames[relation].select(*columns).limit(NAMED_FROM).toArrow()
-    return {
-        a: {h: str(v) for h, v in zip(table[f"h{j}"].to_pylist(), table[f"v{j}"].to_pylist(), strict=True)}
-        for j, a in enumerate(attributes)
-    }
+        text = text_sql(f"`{column}`", bound.frames[relation].schema[column].dataType)
+        columns += [f"{key} AS h{j}", f"{text} AS v{j}"]
+    table = bound.frames[relation].selectExpr(*columns).limit(NAMED_FROM).toArrow()
+    labels: dict[int, dict[int, str]] = {}
+    for j, a in enumerate(attributes):
+        named = zip(table[f"h{j}"].to_pylist(), map(readable, table[f"v{j}"]), strict=True)
+        labels[a] = {h: v for h, v in named if v is not None}
+    return labels

@@ -1,6 +1,7 @@
 """A bounded sample of an input's rows, at a rate from Spark's estimate of its size, which may be wrong.
 
-Bound: a task sends MOST_ROWS rows at the most, and a sample is expected to have `wanted` of them.
+Bound: the task with number p sends MOST_ROWS / (p + 1) rows at the most, so 200 tasks send 6 million and a thousand 7.5
+million, however many rows there are; a sample is expected to have `wanted` of them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from evenkeel.stats import SEEN_ENOUGH
@@ -16,14 +18,19 @@ MOST_ROWS = 1_000_000
 WHOLE = 2
 """An input of this many times the rows that are wanted is not worth sampling."""
 SEED = 20190415
-_ROW_NUMBER = f"(monotonically_increasing_id() & {2**33 - 1}L)"
-"""Of a row in its task."""
+_TASK_BITS = 33
+_ROW = f"(monotonically_increasing_id() & {2**_TASK_BITS - 1}L)"
+"""The number of a row in its task."""
+_LAST = f"({{most}}L div (shiftright(monotonically_increasing_id(), {_TASK_BITS}) + 1L))"
+"""The last row that a task may send."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
     rows: pa.Table
     rate: float
+    cut: bool
+    """Whether some task had more rows than it may send."""
 
 
 def sample(df: DataFrame, columns: list[str], expected: float | None, wanted: int) -> Sample | None:
@@ -35,17 +42,23 @@ def sample(df: DataFrame, columns: list[str], expected: float | None, wanted: in
     if expected is None:
         return None
     rate = 1.0 if expected <= WHOLE * wanted else wanted / expected
-    rows = draw(df, columns, rate)
-    if len(rows) >= MOST_ROWS or (rate < 1.0 and len(rows) < wanted / 4):
-        if len(rows) < SEEN_ENOUGH:
+    drawn = draw(df, columns, rate)
+    found = len(drawn.rows)
+    few = rate < 1.0 and found < wanted / 4
+    if few or drawn.cut:
+        if found < (wanted if drawn.cut else SEEN_ENOUGH):
             return None
-        rate = min(1.0, rate * wanted / len(rows))
-        rows = draw(df, columns, rate)
-    return Sample(rows, rate) if len(rows) < MOST_ROWS else None
+        drawn = draw(df, columns, min(1.0, rate * wanted / found))
+    return None if drawn.cut else drawn
 
 
-def draw(df: DataFrame, columns: list[str], rate: float) -> pa.Table:
-    """Every row with this probability, the same ones when asked again."""
+def draw(df: DataFrame, columns: list[str], rate: float, bounded: bool = True) -> Sample:
+    """Every row with this probability; the same rows again if the input repeats its order."""
     if rate < 1.0:
         df = df.sample(fraction=rate, seed=SEED)
-    return df.filter(f"{_ROW_NUMBER} < {MOST_ROWS}").selectExpr(*columns).toArrow()
+    if not bounded:
+        return Sample(df.selectExpr(*columns).toArrow(), rate, False)
+    last = _LAST.format(most=MOST_ROWS)
+    # Rows that are left in a task are numbered as they were: it keeps its first ones.
+    rows = df.filter(f"{_ROW} <= {last}").selectExpr(*columns, f"{_ROW} = {last} AS last").toArrow()
+    return Sample(rows.drop_columns("last"), rate, bool(pc.any(rows["last"], min_count=0).as_py()))

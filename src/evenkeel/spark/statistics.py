@@ -1,4 +1,4 @@
-"""Statistics: one pass over the key columns of each input, both inputs at once; a bounded sample or native aggregates.
+"""Statistics read the key columns of both inputs at once: a bounded sample, or native aggregates over every row.
 
 Where Spark has an idea of an input's size, the driver receives the hashes of a few hundred thousand keys and counts
 them: a plan needs shares of keys, not counts. Where it has none (the result of a join, above all), or one that is of no
@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from evenkeel.schemes.equi_weight import MOST_BUCKETS, input_sample_size
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
 from evenkeel.spark.inputs import row_estimate, size_in_bytes
+from evenkeel.spark.labels import readable, text_sql
 from evenkeel.spark.sampling import SEED, sample
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
@@ -31,8 +31,6 @@ SAMPLE_ROWS = 150_000
 """Twice as many make regions no more alike for 64 workers, half as many leave one of them 1.16 x the mean (ADR 53)."""
 DRIVER_ROWS = 8_000_000
 """Keys of an input that the driver sorts: 64 MB, twice that with an equality. Larger inputs are sampled."""
-LABEL = 40
-"""Characters of a key that are shown."""
 
 
 def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, float]) -> JoinStats:
@@ -122,14 +120,14 @@ def _aggregated(join: BoundJoin, side: Side) -> SideStats:
         f"approx_top_k(item, {TOP + 1}, {TRACKED}) AS top",
         "count(1) AS rows",
         "count(item) AS keyed",
-        "approx_count_distinct(item) AS distinct",
+        "approx_count_distinct(item) AS n_distinct",
     )
     row = join.side(side).selectExpr(f"{key_sql(join, side)} AS item").selectExpr(*aggregates).toArrow()
     top = row["top"].combine_chunks()
     entries = top.flatten() if top.null_count == 0 else top.values.slice(0, 0)
     entries = entries.filter(entries.field("item").is_valid())
     keys, counts = (np.asarray(entries.field(f), dtype=np.int64) for f in ("item", "count"))
-    total, keyed, distinct = (row[c][0].as_py() for c in ("rows", "keyed", "distinct"))
+    total, keyed, distinct = (row[c][0].as_py() for c in ("rows", "keyed", "n_distinct"))
     return SideStats.from_sample(total, total - keyed, float(distinct), keys, counts, 1.0)
 
 
@@ -137,20 +135,8 @@ def key_names(join: BoundJoin, side: Side, keys: list[int]) -> dict[int, str]:
     """Some keys as text, by their hash; without those that the side does not have."""
     if not keys:
         return {}
-    text = ", ', ', ".join(_text(sql, kind) for sql, kind in zip(join.key_columns(side), join.key_types, strict=True))
-    found = join.side(side).select(F.expr(key_sql(join, side)).alias("h"), F.expr(f"concat({text})").alias("t"))
+    texts = [text_sql(sql, kind) for sql, kind in zip(join.key_columns(side), join.key_types, strict=True)]
+    found = join.side(side).selectExpr(f"{key_sql(join, side)} AS h", f"concat_ws(', ', {', '.join(texts)}) AS t")
     row = found.agg(*(F.max(F.when(F.col("h") == k, F.col("t"))).alias(str(i)) for i, k in enumerate(keys))).toArrow()
-    names = {}
-    for i, key in enumerate(keys):
-        try:
-            name = row[i][0].as_py()
-        except ValueError:  # broken UTF-8
-            continue
-        if name is not None:
-            names[key] = name
-    return names
-
-
-def _text(sql: str, kind: T.DataType) -> str:
-    whole = f"hex({sql})" if isinstance(kind, T.BinaryType) else f"cast({sql} as string)"
-    return f"coalesce(left({whole}, {LABEL}), 'NULL')"
+    names = {key: readable(row[i][0]) for i, key in enumerate(keys)}
+    return {key: name for key, name in names.items() if name is not None}
