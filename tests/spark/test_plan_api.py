@@ -121,6 +121,30 @@ def test_odd_column_names(spark):
         ]
 
 
+def test_names_that_look_like_variables(spark):
+    """Spark's parser puts values in for them, wherever it reads a text."""
+    left = spark.createDataFrame(pa.table({"k": [1, 1, 2], "${spark.app.name}": [1, 2, 3], "distinct": [4, 5, 6]}))
+    for scheme in ("heavy_light", "broadcast", "hash"):
+        got = ek.join(left, left, "k", "full", scheme=scheme, workers=3)
+        assert got.columns == ["k", "${spark.app.name}", "distinct", "${spark.app.name}_r", "distinct_r"]
+        assert got.count() == 5
+
+
+def test_where_keywords_are_reserved(spark):
+    left = spark.createDataFrame(pa.table({"k": [1, 1, 2], "select": [1, 2, 3]}))
+    for key, value in (("ansi.enabled", "true"), ("ansi.enforceReservedKeywords", "true")):
+        spark.conf.set(f"spark.sql.{key}", value)
+    try:
+        joined = left.join(left.select("k"), "k")  # counted by Spark
+        for scheme in ("heavy_light", "broadcast", "hash", "auto"):
+            plan = ek.plan(joined, left, "k", "full", scheme=scheme, workers=3)
+            assert plan.execute().count() == 9 and "hot: 1: " in plan.explain()
+        assert ek.join(left, left, "l.k < r.k", "left", workers=3).count() == 3
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+        spark.conf.unset("spark.sql.ansi.enforceReservedKeywords")
+
+
 def test_struct_fields_are_keys(spark):
     left = spark.createDataFrame(pa.table({"p": [{"id": 1, "q": {"id": 4}}, {"id": 2, "q": {"id": 5}}, None]}))
     right = spark.createDataFrame(pa.table({"id": [2, 5, 9]}))
