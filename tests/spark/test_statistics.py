@@ -103,6 +103,20 @@ def test_many_tasks_that_all_have_more_rows_than_spark_thinks(spark, small_sampl
     assert stats.rows == Exact(120_000) and stats.distinct.value == pytest.approx(3_000, rel=0.1)
 
 
+def test_ranges_of_more_rows_than_spark_thinks(spark, monkeypatch):
+    """A range join reads all keys of an input that looks small; one that is not is counted and sampled."""
+    monkeypatch.setattr(statistics, "DRIVER_ROWS", 20_000)
+    monkeypatch.setattr(statistics, "input_sample_size", lambda *_: 5_000)
+    many = spark.range(0, 40, 1, 40).selectExpr("explode(sequence(1, 3000)) AS k")
+    sizes, draw = [], sampling.draw
+    monkeypatch.setattr(statistics, "draw", lambda *a: sizes.append(draw(*a)) or sizes[-1])
+    few = spark.range(100).withColumnRenamed("id", "k")
+    plan = ek.plan(many, few, "abs(l.k - r.k) <= 1", workers=4)
+    assert max(len(d.rows) for d in sizes) < 20_000 * (np.log(40) + 1) + 40 and any(d.cut for d in sizes)
+    assert plan.tree.stats.left.rows == Exact(120_000) and plan.tree.stats.right.rows == Exact(100)
+    assert plan.execute().count() == 40 * (98 + 99 + 100)  # a right key above, equal, below
+
+
 @pytest.mark.parametrize("kept", [10, 1000, 10**9])
 def test_a_filter_that_spark_takes_for_none(spark, facts, small_samples, kept):
     """The first sample of one row in ten has a few hundred rows, of one in a thousand next to none."""

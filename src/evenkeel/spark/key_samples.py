@@ -41,7 +41,7 @@ def _sample(bound: BoundQuery, relation: int, explained: str) -> KeyGroups:
     else:
         rows = float(df.count())
         rate = min(1.0, SAMPLE_ROWS / max(1.0, rows))
-        drawn = draw(df, columns, rate, bounded=False)
+        drawn = draw(df, columns, rate)
     found = np.stack([c.to_numpy() for c in drawn.rows.columns], axis=1).astype(np.int64)
     return KeyGroups.from_sample(rows, attributes, found, drawn.rate, together)
 

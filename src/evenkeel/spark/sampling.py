@@ -1,7 +1,7 @@
 """A bounded sample of an input's rows, at a rate from Spark's estimate of its size, which may be wrong.
 
-Bound: the task with number p sends MOST_ROWS / (p + 1) rows at the most, so 200 tasks send 6 million and a thousand 7.5
-million, however many rows there are; a sample is expected to have `wanted` of them.
+Bound: of at most a million rows, the task with number p sends a million / (p + 1), so 200 tasks send 6 million and a
+thousand 7.5 million, however many rows there are; a sample is expected to have `wanted` of them.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ def sample(df: DataFrame, columns: list[str], expected: float | None, wanted: in
     if expected is None:
         return None
     rate = 1.0 if expected <= WHOLE * wanted else wanted / expected
-    drawn = draw(df, columns, rate)
+    drawn = draw(df, columns, rate, MOST_ROWS)
     found = len(drawn.rows)
     few = rate < 1.0 and found < wanted / 4
     if few or drawn.cut:
         if found < (wanted if drawn.cut else SEEN_ENOUGH):
             return None
-        drawn = draw(df, columns, min(1.0, rate * wanted / found))
+        drawn = draw(df, columns, min(1.0, rate * wanted / found), MOST_ROWS)
     return None if drawn.cut else drawn
 
 
-def draw(df: DataFrame, columns: list[str], rate: float, bounded: bool = True) -> Sample:
-    """Every row with this probability; the same rows again if the input repeats its order."""
+def draw(df: DataFrame, columns: list[str], rate: float, most: int | None = None) -> Sample:
+    """Every row with this probability, at most so many of a task; the same again if the input repeats its order."""
     if rate < 1.0:
         df = df.sample(fraction=rate, seed=SEED)
-    if not bounded:
+    if most is None:
         return Sample(df.selectExpr(*columns).toArrow(), rate, False)
-    last = _LAST.format(most=MOST_ROWS)
+    last = _LAST.format(most=most)
     # Rows that are left in a task are numbered as they were: it keeps its first ones.
     rows = df.filter(f"{_ROW} <= {last}").selectExpr(*columns, f"{_ROW} = {last} AS last").toArrow()
     return Sample(rows.drop_columns("last"), rate, bool(pc.any(rows["last"], min_count=0).as_py()))

@@ -2,9 +2,9 @@
 
 Where Spark has an idea of an input's size, the driver receives the hashes of a few hundred thousand keys and counts
 them: a plan needs shares of keys, not counts. Where it has none (the result of a join, above all), or one that is of no
-use, the keys are counted where they are:
-`approx_top_k` finds the frequent ones (a Misra-Gries style sketch of bounded size that reports no key it is not sure
-of), `count` and `approx_count_distinct` the sizes. The driver receives TOP keys, however many there are.
+use, the keys are counted where they are: `approx_top_k` finds the frequent ones (a Misra-Gries style sketch of bounded
+size that reports no key it is not sure of), `count` and `approx_count_distinct` the sizes. The driver receives TOP
+keys, however many there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
 from evenkeel.spark.inputs import row_estimate, size_in_bytes
 from evenkeel.spark.labels import readable, text_sql
-from evenkeel.spark.sampling import SEED, sample
+from evenkeel.spark.sampling import draw, sample
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
 
@@ -80,18 +80,19 @@ def _side_of(axis: Axis) -> SideStats:
 
 
 def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float) -> Axis:
-    df, rate = join.side(side), 1.0
+    df, rows, drawn = join.side(side), 0, None
+    columns = [f"{join.condition.spans[0].sql(side) if join.condition.spans else '0D'} AS x"]
+    if join.condition.equi:
+        columns.append(f"{key_sql(join, side)} AS h")
     size = size_in_bytes(explained)
-    if size is None or size / row_bytes > DRIVER_ROWS / 4:  # what is stored may be a quarter of what it unfolds to
+    # What is stored may be a quarter of what it unfolds to.
+    if size is not None and size / row_bytes <= DRIVER_ROWS / 4:
+        drawn = draw(df, columns, 1.0, DRIVER_ROWS)
+    if drawn is None or drawn.cut:
         rows = df.count()
         rate = 1.0 if rows <= DRIVER_ROWS else min(DRIVER_ROWS, input_sample_size(rows, MOST_BUCKETS)) / rows
-    if rate < 1.0:
-        df = df.sample(fraction=rate, seed=SEED)
-    x = join.condition.spans[0].sql(side) if join.condition.spans else "0D"
-    columns = [F.expr(x).alias("x")]
-    if join.condition.equi:
-        columns.append(F.expr(key_sql(join, side)).alias("h"))
-    table = df.select(*columns).toArrow()
+        drawn = draw(df, columns, rate)
+    table, rate = drawn.rows, drawn.rate
     valid = pc.is_valid(table["x"])
     if join.condition.equi:
         valid = pc.and_(valid, pc.is_valid(table["h"]))
