@@ -8,11 +8,11 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.quick import QUICK_JVM, interpreting
+from tests.quick import FORGETFUL, QUICK_JVM, SMALL_PAGES, interpreting
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_SUBMIT_OPTS"] = QUICK_JVM  # for this process and those it starts
+os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JVM} {SMALL_PAGES}"  # for this process and those it starts
 SEED = 20261115
 
 settings.register_profile(
@@ -41,7 +41,7 @@ def pytest_report_header() -> str:
 def spark():
     from pyspark.sql import SparkSession
 
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("evenkeel-tests")
         .config("spark.driver.memory", "2g")
@@ -52,8 +52,8 @@ def spark():
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", f"/tmp/evenkeel-tests-{os.getpid()}")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    session = builder.config(map=FORGETFUL).getOrCreate()
     yield session
     session.stop()
 

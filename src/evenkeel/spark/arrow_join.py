@@ -87,7 +87,7 @@ def _joiner(
             db.execute("SET threads = 1")
             db.register("l", numbered[0])
             db.register("r", numbered[1])
-            for found in db.execute(f"SELECT l.n, r.n FROM l JOIN r ON {within}").to_arrow_reader(BATCH):
+            for found in db.sql(f"SELECT l.n, r.n FROM l JOIN r ON {within}").to_arrow_reader(BATCH):
                 taken = [p.take(found.column(k)) for k, p in enumerate(payload)]
                 here = pa.array(np.full(len(found), region, dtype=np.int32))
                 columns = [here, here, *(c for t in taken for c in t.columns)]
