@@ -6,9 +6,11 @@ import itertools
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from benchmarks.measure import peak_mb
 
 from evenkeel.spark.arrow_join import BATCH, _joiner
 
@@ -18,14 +20,13 @@ ROWS = 20_000
 
 def test_pairs_leave_in_batches():
     """In a process of its own, for the memory it peaked at."""
-    done = subprocess.run([sys.executable, __file__], text=True, capture_output=True, timeout=120)
+    child = [sys.executable, "-m", "tests.spark.test_arrow_join"]
+    done = subprocess.run(child, cwd=Path(__file__).parents[2], text=True, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 800
 
 
-def _peak_mb_of_some_pairs() -> float:
-    from pathlib import Path
-
+def _some_pairs() -> None:
     warnings.simplefilter("error")  # DuckDB says so where it keeps a whole result
     sides = pa.array(np.repeat([0, 1], ROWS), pa.int32())
     columns = {"_region": pa.array(np.zeros(2 * ROWS), pa.int32()), "_side": sides}
@@ -34,9 +35,8 @@ def _peak_mb_of_some_pairs() -> float:
     found = _joiner((["x"], ["y"]), 1)(iter(pa.table(columns).to_batches()))
     some = list(itertools.islice(found, 5))
     assert [len(b) for b in some] == [BATCH] * 5 and some[0].schema.names == ["_l_region", "_r_region", "x", "y"]
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 if __name__ == "__main__":
-    print(_peak_mb_of_some_pairs())
+    _some_pairs()
+    print(peak_mb())
