@@ -8,11 +8,11 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.quick import FORGETFUL, QUICK_JVM, SMALL_PAGES, interpreting
+from tests.quick import FORGETFUL, FROM_ARCHIVE, QUICK_JVM, SMALL_PAGES, interpreting
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JVM} {SMALL_PAGES}"  # for this process and those it starts
+os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JVM} {SMALL_PAGES} {FROM_ARCHIVE}"  # for this process and those it starts
 SEED = 20261115
 
 settings.register_profile(
@@ -25,12 +25,18 @@ settings.register_profile(
 settings.load_profile("evenkeel")
 
 
+FIRST = "test_jvm_archive.py"
 LONGEST = ("test_executor_loss.py", "test_connect.py", "test_two_way.py", "test_ranges.py", "test_stream_kill.py")
-"""Files that take minutes begin first, so that no process waits for the other at the end."""
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """The archive, and meanwhile what needs no JVM; then files that take minutes, so that nobody waits at the end."""
+
+    def place(item):
+        name, needs_none = item.path.name, item.path.parent.name == "unit"
+        return (name != FIRST, not needs_none, LONGEST.index(name) if name in LONGEST else len(LONGEST))
+
+    items.sort(key=place)
 
 
 def pytest_report_header() -> str:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.quick import QUICK_JVM
+from tests.quick import FROM_ARCHIVE, QUICK_JVM
 
 WORKERS, PARTS = 8, 5
 
@@ -54,7 +54,7 @@ def main() -> None:
         "spark.sql.shuffle.partitions": str(PARTS),
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
-        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.executor.extraJavaOptions": f"{QUICK_JVM} {FROM_ARCHIVE}",
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

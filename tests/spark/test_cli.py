@@ -10,7 +10,7 @@ from tests.oracle import duck_join
 from typer.testing import CliRunner
 
 from evenkeel.cli import app, main
-from evenkeel.errors import ArchiveUnwritable, UnreadableInput
+from evenkeel.errors import UnreadableInput
 from evenkeel.testing import assert_same_rows
 
 RIGHT = pa.table({"id": [1, 1, 4], "name": ["ann", "amy", "eve"]})
@@ -80,16 +80,3 @@ def test_multi_join(spark, files):
     assert spark.read.parquet(str(out)).count() == 8  # two rows of user 1, two names for each, twice
     with pytest.raises(UnreadableInput, match="NAME=PATH"):
         run("multi-join", "--on", "id", "--input", "right.csv")
-
-
-def test_an_archive_of_classes(tmp_path):
-    archive = tmp_path / "a folder" / "spark.jsa"
-    done = run("jvm-archive", archive)
-    assert done.exit_code == 0
-    assert f'spark.driver.extraJavaOptions="-XX:SharedArchiveFile={archive}"' in done.output
-    assert archive.stat().st_size > 50e6, "Spark's classes are not in it"
-    assert [f.name for f in archive.parent.iterdir()] == ["spark.jsa"]
-    with pytest.raises(UnreadableInput, match="exists already"):
-        run("jvm-archive", archive)
-    with pytest.raises(ArchiveUnwritable, match="not written"):
-        run("jvm-archive", archive / "below-a-file.jsa")

@@ -80,8 +80,8 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     joined = hinted["left"].join(hinted["right"], on, SPARK_HOW[how])
     for side in SIDES:
         mine, theirs = sides[side], sides[other(side)]
-        if mine.copies in mine.df.columns and how not in SEMI:
-            joined = joined.filter(F.expr(f"NOT (coalesce({mine.copies}, 1) > 1 AND {theirs.region} IS NULL)"))
+        if side in copied_sides(plan, how) and how not in SEMI:
+            joined = joined.filter(f"NOT (coalesce({mine.copies}, 1) > 1 AND {theirs.region} IS NULL)")
     return RegionJoin(sides["left"], sides["right"], joined)
 
 
@@ -89,12 +89,12 @@ def _in_regions(join: BoundJoin, plan: TwoWay, how: How, side: Side) -> RoutedIn
     assert plan.chosen is not None and plan.local is not None
     layout, local = plan.chosen.layout, plan.local
     nulls = side in preserved(how) and how != "left_semi"
-    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, by_key=True)
-    copied = side in copied_sides(plan, how)
+    copied = side in copied_sides(plan, how) and local.operator != "arrow"
+    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, copied)
     if copied and how in SEMI:
         # Copies of these rows are answered for by reconciliation alone.
-        routed = RoutedInput(routed.df.filter(F.col(routed.copies) == 1), side)
-    return exchange(routed, layout, local, join, copied, plan.tasks)
+        routed = RoutedInput(routed.df.filter(f"{routed.copies} = 1"), side)
+    return exchange(routed, layout, local, join, plan.tasks, copied)
 
 
 def copied_sides(plan: TwoWay, how: How) -> tuple[Side, ...]:
@@ -111,8 +111,10 @@ def _hinted(plan: TwoWay, how: How) -> Side:
 
 
 def _routed(join: BoundJoin, plan: TwoWay) -> DataFrame:
-    rest = [unmatched_copies(join, plan, s) for s in copied_sides(plan, join.how)]
-    return _union(join, region_join(join, plan, join.how).joined, rest)
+    with ThreadPoolExecutor(2) as pool:
+        rest = [pool.submit(unmatched_copies, join, plan, s) for s in copied_sides(plan, join.how)]
+        joined = region_join(join, plan, join.how).joined
+        return _union(join, joined, [r.result() for r in rest])
 
 
 def _broadcast(join: BoundJoin, plan: TwoWay) -> DataFrame:
@@ -133,7 +135,7 @@ def _union(join: BoundJoin, joined: DataFrame, rest: list[DataFrame]) -> DataFra
     if not rest:
         return joined
     wanted = join.columns("left") if join.how in SEMI else join.columns("left") + join.columns("right")
-    out = joined.select(*wanted)
+    out = joined.selectExpr(*wanted)
     for more in rest:
         out = out.unionByName(more, allowMissingColumns=True)
     return out

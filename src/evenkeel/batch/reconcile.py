@@ -15,7 +15,7 @@ from evenkeel.conditions import bound
 from evenkeel.plan import TwoWay
 from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.exchange import RoutedInput, copied_rows, exchange, key_sql, replicated_keys, route
+from evenkeel.spark.exchange import RoutedInput, copied_rows, exchange, is_copied, route
 from evenkeel.types import SIDES, Side, other
 
 
@@ -27,10 +27,12 @@ def unmatched_copies(join: BoundJoin, plan: TwoWay, side: Side) -> DataFrame:
     theirs = _partners(join, other(side), plan)
     if not join.condition.residual:
         matched, on = _key_set(join, side, theirs)
+        if layout.route_expr(side).table is not None:
+            matched = F.broadcast(matched)  # as few as the hot keys, whose rows would all meet in one task
     else:
         matched, on = _matched_values(join, plan, side, mine, theirs)
     how = "left_semi" if join.how == "left_semi" else "left_anti"
-    return mine.join(matched, F.expr(on), how).select(*join.columns(side))
+    return mine.join(matched, F.expr(on), how).selectExpr(*join.columns(side))
 
 
 def _partners(join: BoundJoin, side: Side, plan: TwoWay) -> DataFrame:
@@ -38,20 +40,18 @@ def _partners(join: BoundJoin, side: Side, plan: TwoWay) -> DataFrame:
     assert plan.chosen is not None
     table = plan.chosen.layout.route_expr(other(side)).table
     df = join.side(side)
-    if table is None:
-        return df
-    return df.join(F.broadcast(replicated_keys(df, table)), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
+    return df if table is None else df.filter(is_copied(join, side, table))
 
 
 def _key_set(join: BoundJoin, side: Side, theirs: DataFrame) -> tuple[DataFrame, str]:
     """Without a residual condition a row matches when its key is there at all."""
-    keys = [F.col(e.sql(other(side))).alias(f"_m{i}") for i, e in enumerate(join.condition.equi)]
+    keys = [f"{e.sql(other(side))} AS _m{i}" for i, e in enumerate(join.condition.equi)]
     on = " AND ".join(
         f"{e.sql(side)} {'<=>' if e.null_safe else '='} _m{i}" for i, e in enumerate(join.condition.equi)
     )
     if not keys:
-        return theirs.select(F.lit(1).alias("_m")).limit(1), "_m = 1"
-    return theirs.select(*keys).distinct(), on
+        return theirs.selectExpr("1 AS _m").limit(1), "_m = 1"
+    return theirs.selectExpr(*keys).distinct(), on
 
 
 def _matched_values(
@@ -72,15 +72,15 @@ def _matched_values(
         sent: dict[Side, RoutedInput] = {}
         for s in SIDES:
             routed = route(small, s, layout, False, keep_nulls=False, hash_bits=local.hash_bits)
-            sent[s] = exchange(routed, layout, local, small, False, plan.tasks)
+            sent[s] = exchange(routed, layout, local, small, plan.tasks)
         if local.operator == "arrow":
             pairs = arrow_pairs(small, sent, layout.workers).filter(local.on(join.condition))
         else:
             right = sent[other(side)].df.hint(local.operator)
             pairs = sent[side].df.join(right, F.expr(local.on(join.condition)), "left_semi")
-    values = [F.expr(_groupable(mine, c)).alias(f"_m{i}") for i, c in enumerate(read)]
+    values = [f"{_groupable(mine, c)} AS _m{i}" for i, c in enumerate(read)]
     on = " AND ".join(f"{_groupable(mine, c)} <=> _m{i}" for i, c in enumerate(read))
-    return pairs.select(*values).distinct(), on
+    return pairs.selectExpr(*values).distinct(), on
 
 
 def _groupable(df: DataFrame, column: str) -> str:

@@ -100,25 +100,24 @@ def route(
     stable: bool,
     keep_nulls: bool = True,
     hash_bits: bool = True,
-    by_key: bool = False,
+    with_copies: bool = False,
 ) -> RoutedInput:
     """The input's rows, copied to their regions, not yet shuffled.
 
-    With by_key, all rows of a key count as copied where the key's rows are cut apart, so that `copied_rows` can tell
-    them by their key alone.
+    With copies: how often each was, in a column. All rows of a key count as copied where the key's rows are cut apart,
+    so that `copied_rows` can tell them by their key alone.
     """
     df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
     out = RoutedInput(df, side)
-    kept = [c for c in df.columns if c not in ("_key", "_row")]
+    kept = join.side(side).columns
     copies = expr.copies
     if expr.table is not None:
         df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
         copies = "coalesce(_copies, 1)"
     elif expr.bounds is not None:
         df = with_places(join, side, df, expr, row, keep_nulls)
-        if by_key:
-            copies = _copies_by_key(expr.bounds)
+        copies = _copies_by_key(expr.bounds)
     p = layout.workers
     hit = f"_regions[cast(pmod({row}, _slots) as int)]"
     region = expr.region.format(key="_key", row=row, hit=hit)
@@ -128,7 +127,7 @@ def route(
     if hash_bits:
         bits = f"pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L)"
         region = f"{region} + {p} * cast({bits} as int)"
-    routing = (f"{copies.format(row=row)} AS {out.copies}", f"{region} AS {out.region}")
+    routing = [f"{copies.format(row=row)} AS {out.copies}"] * with_copies + [f"{region} AS {out.region}"]
     return RoutedInput(df.selectExpr(*kept, *routing), side)
 
 
@@ -236,7 +235,7 @@ def _copies_by_key(bounds: Bounds) -> str:
 
 
 def exchange(
-    routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, with_copies: bool, tasks: int
+    routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin, tasks: int, with_copies: bool = False
 ) -> RoutedInput:
     """Every region in one partition: the only shuffle of the input. Then what the local join adds to a row.
 
@@ -246,10 +245,9 @@ def exchange(
     A join in Arrow shuffles both inputs as one, so there is nothing to do for each.
     """
     if local.operator == "arrow":
-        return RoutedInput(routed.df.drop(routed.copies), routed.side)
+        return routed
     shipped = as_shipped(routed, layout, local, join)
-    df = shipped.df if with_copies else shipped.df.drop(routed.copies)
-    df = df.repartitionById(tasks, F.col(routed.region))
+    df = shipped.df.repartitionById(tasks, routed.region)
     if local.above(routed.side) is None:
         df = _with_columns(df, local, routed.side, join)
     if with_copies and local.copies(routed.side):
@@ -280,8 +278,7 @@ def copied_rows(join: BoundJoin, side: Side, layout: Layout, local: LocalJoin, s
     if local.copies(side):
         return df
     if expr.table is not None:
-        hashes = replicated_keys(df, expr.table)
-        return df.join(F.broadcast(hashes), F.expr(f"{key_sql(join, side)} = _h"), "left_semi")
+        return df.filter(is_copied(join, side, expr.table))
     if expr.bounds is None:
         return df
     numbered, row = with_routing(join, side, stable, keep_nulls=True)
@@ -294,11 +291,10 @@ def region_of(routed: RoutedInput, workers: int) -> str:
     return f"pmod({routed.region}, {workers})"
 
 
-def replicated_keys(df: DataFrame, table: pa.Table) -> DataFrame:
-    """The hashes of the keys whose rows a routing table copies."""
-    copied = table.filter(pc.greater(table["copies"], 1))
-    hashes = pa.table({"_h": copied["h"].combine_chunks().unique() if len(copied) else pa.array([], pa.int64())})
-    return df.sparkSession.createDataFrame(hashes)
+def is_copied(join: BoundJoin, side: Side, table: pa.Table) -> str:
+    """Whether a row of this side has one of the keys that a routing table copies: hot ones, so they are not many."""
+    keys = pc.unique(table.filter(pc.greater(table["copies"], 1))["h"])
+    return f"{key_sql(join, side)} IN ({', '.join(_long(k.as_py()) for k in keys)})" if len(keys) else "false"
 
 
 def _table(df: DataFrame, expr: RouteExpr) -> DataFrame:
