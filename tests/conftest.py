@@ -26,7 +26,11 @@ settings.load_profile("evenkeel")
 
 
 FIRST = "test_jvm_archive.py"
-LONGEST = ("test_executor_loss.py", "test_connect.py", "test_two_way.py", "test_ranges.py", "test_stream_kill.py")
+LONGEST = (
+    "test_executor_loss.py", "test_connect.py", "test_two_way.py", "test_ranges.py", "test_stream_join.py",
+    "test_multi_way.py", "test_docs.py", "test_plan_api.py", "test_bucketed.py", "test_bucketed_writes.py",
+    "test_stream_joins.py", "test_stream_kill.py", "test_routing.py", "test_bucketed_api.py", "test_adaptive_joins.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
