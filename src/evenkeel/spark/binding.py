@@ -112,7 +112,7 @@ def is_collated(kind: T.DataType) -> bool:
 
 def _analyze(left: DataFrame, right: DataFrame, condition: Condition) -> None:
     """Let Spark's analyzer see the condition, but for what is plain to see; it starts no job."""
-    checked = [e for e in condition.equi if not _plainly_comparable(left, right, e)]
+    checked = [e for e in condition.equi if not plainly_comparable(left, right, e)]
     sql = [f"({e.left}) {'<=>' if e.null_safe else '='} ({e.right})" for e in checked]
     sql += [f"({t.sql})" for t in condition.residual]
     for text, shown in zip(sql, [e.text for e in checked] + [t.text for t in condition.residual], strict=True):
@@ -138,7 +138,7 @@ def check_boolean(df: DataFrame, sql: str, shown: str) -> None:
         raise UnparsableCondition.refused_by_spark(shown, f"it is a {kind.simpleString()}, not true or false")
 
 
-def _plainly_comparable(left: DataFrame, right: DataFrame, e: Equi) -> bool:
+def plainly_comparable(left: DataFrame, right: DataFrame, e: Equi) -> bool:
     """Whether the equality is of two columns of one type that certainly has an order."""
     kind = _column_type(left, e.left)
     return isinstance(kind, PLAIN) and kind == _column_type(right, e.right)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -27,7 +27,15 @@ from evenkeel.conditions import (
     parse_multi,
 )
 from evenkeel.errors import AmbiguousColumn, DuplicateInput, UnparsableCondition, UnreadableInput, WrongInputs
-from evenkeel.spark.binding import UNORDERED, check_boolean, check_comparable, common_type, is_collated, is_padded
+from evenkeel.spark.binding import (
+    UNORDERED,
+    check_boolean,
+    check_comparable,
+    common_type,
+    is_collated,
+    is_padded,
+    plainly_comparable,
+)
 from evenkeel.spark.exchange import SHAKY
 from evenkeel.spark.inputs import contains_type
 
@@ -47,7 +55,8 @@ class BoundQuery:
 
     def project(self, joined: DataFrame) -> DataFrame:
         """The result as the user named it."""
-        return joined.select(*result_columns(self.relations, self.using))
+        shown = result_columns(self.relations, self.using)
+        return joined.selectExpr(*(column for _, column in shown)).toDF(*(name for name, _ in shown))
 
 
 def bind_multi(inputs: dict[str, DataFrame], on: str | Sequence[str] | None, cross: bool) -> BoundQuery:
@@ -85,8 +94,11 @@ def _named(inputs: dict[str, DataFrame]) -> Relations:
     return Relations(tuple(inputs), tuple(tuple(df.columns) for df in inputs.values()))
 
 
-def result_columns(relations: Relations, using: tuple[str, ...]) -> list[Column]:
-    """Names that several inputs have are written input_column; a key that `on` merely named appears once."""
+def result_columns(relations: Relations, using: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Names of the result's columns, and what they are bound to.
+
+    Names that several inputs have are written input_column; a key that `on` merely named appears once.
+    """
     once = {n.lower() for n in using}
     held: dict[str, int] = {}
     for i, columns in enumerate(relations.columns):
@@ -110,7 +122,7 @@ def result_columns(relations: Relations, using: tuple[str, ...]) -> list[Column]
         if name.lower() in taken:
             raise AmbiguousColumn.in_inputs(name)
         taken.add(name.lower())
-    return [F.col(column).alias(name) for name, column in out]
+    return out
 
 
 def _analyzed(
@@ -124,11 +136,12 @@ def _analyzed(
         sign = "<=>" if e.null_safe else "="
         sql = f"({e.first.sql}) {sign} ({e.second.sql})"
         pair = Equi(e.first.sql, e.second.sql, e.null_safe, e.text)
-        try:
-            check_boolean(left.crossJoin(right), sql, e.text)
-        except UnparsableCondition:
-            check_comparable(left, right, pair)
-            raise
+        if not plainly_comparable(left, right, pair):
+            try:
+                check_boolean(left.crossJoin(right), sql, e.text)
+            except UnparsableCondition:
+                check_comparable(left, right, pair)
+                raise
         kind = common_type(left, right, pair)
         if is_collated(kind) or is_padded(left, e.first.sql) or is_padded(right, e.second.sql):
             # Equal under a collation, or after padding, is not equal in hash: compared, never routed by.
@@ -145,7 +158,7 @@ def _filtered(df: DataFrame, relation: int, clauses: list[Clause]) -> DataFrame:
     """Clauses about one relation hold before it is shuffled; those about none are the first one's."""
     for c in clauses:
         if c.relations == {relation} or (not c.relations and relation == 0):
-            df = df.filter(F.expr(c.sql))
+            df = df.filter(c.sql)
     return df
 
 
@@ -179,10 +192,9 @@ def _attributes(
         for relation, sql, _ in nodes:
             df, column = _with_column(frames[relation], relation, sql, kinds[top], number)
             if top in strict:
-                df = df.filter(F.col(column).isNotNull())
+                df = df.filter(f"{column} IS NOT NULL")
             if relation in columns:  # two expressions of one relation that must be equal
-                same = F.col(columns[relation]).eqNullSafe(F.col(column))
-                df = df.filter(same)
+                df = df.filter(f"{columns[relation]} <=> {column}")
             else:
                 columns[relation] = column
             frames[relation] = df

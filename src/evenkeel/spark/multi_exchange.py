@@ -8,7 +8,6 @@ Invariant: where a row goes is a function of the row and of the layout alone, as
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from evenkeel.schemes.hypercube import CubeLayout
 from evenkeel.spark.exchange import numbered
@@ -40,22 +39,19 @@ def routed(bound: BoundQuery, relation: int, layout: CubeLayout, stable: bool) -
     if route.block is not None:
         # Hashes and the row's number are worked out once, before rows are copied.
         names = [f"_h{j}" for j in range(len(keys))]
-        df = df.select(
-            *kept,
-            *(F.expr(k).alias(n) for k, n in zip(keys, names, strict=True)),
-            F.expr(row).alias("_number"),
-        )
-        df = df.select("*", F.expr(f"explode_outer({route.block.format(*names, row='_number')})").alias("_block"))
+        hashes = (f"{k} AS {n}" for k, n in zip(keys, names, strict=True))
+        df = df.selectExpr(*kept, *hashes, f"{row} AS _number")
+        df = df.selectExpr("*", f"explode_outer({route.block.format(*names, row='_number')}) AS _block")
         keys, row = names, "_number"
     cells = route.cells.format(*keys, row=row)
     if not route.single:
         cells = f"explode_outer({cells})"
-        df = df.select(*kept, F.expr(cells).alias("_copy"))
+        df = df.selectExpr(*kept, f"{cells} AS _copy")
         cells = "_copy"
     # It cannot be NULL; said so, Spark infers no filter that would work out every cell twice.
-    return df.select(*kept, F.expr(f"coalesce({cells}, 0)").alias(cell_of(relation)))
+    return df.selectExpr(*kept, f"coalesce({cells}, 0) AS {cell_of(relation)}")
 
 
 def exchanged(df: DataFrame, relation: int, layout: CubeLayout) -> DataFrame:
     """Every region one partition: the only shuffle of the input."""
-    return df.repartitionById(layout.workers, F.col(cell_of(relation)))
+    return df.repartitionById(layout.workers, cell_of(relation))

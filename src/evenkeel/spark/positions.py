@@ -41,7 +41,7 @@ def spans_of(frames: dict[Side, DataFrame], bands: Sequence[Band]) -> tuple[Span
     """The bands over numbers and points in time as spans, narrowest first."""
     spans: list[Span] = []
     for band in bands:
-        kinds = {s: frames[s].select(F.expr(band.sql(s)).alias("k")).schema["k"].dataType for s in SIDES}
+        kinds = {s: frames[s].selectExpr(f"{band.sql(s)} AS k").schema["k"].dataType for s in SIDES}
         common = _common(frames, band, kinds)
         if common is None:
             continue
