@@ -85,7 +85,7 @@ class Side:
     @property
     def quiet(self) -> float:
         """Probes that a unit has to keep: of fewer, chance makes an uneven load, however well it was planned."""
-        return min(QUIET, float(np.add.reduce(self.probing)) / len(self.probing) / 10)
+        return min(QUIET, float(self.probing.mean()) / 10)
 
     @property
     def spent(self) -> float:
