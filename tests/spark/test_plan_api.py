@@ -23,6 +23,7 @@ from evenkeel.errors import (
     UnknownOption,
     UnparsableCondition,
 )
+from evenkeel.spark.inputs import explain_text
 from evenkeel.spark.metrics import largest_size
 from evenkeel.testing import assert_same_rows, zipf_keys
 
@@ -288,3 +289,16 @@ TASKS = "total (min, med, max (stageId: taskId))"
 )
 def test_sizes_as_spark_words_them(said, most):
     assert largest_size(said) == pytest.approx(most)
+
+
+def test_copied_rows_are_not_shuffled_by_their_key(spark):
+    """They are those of hot keys: compared after a shuffle, all rows of a key would meet in one task."""
+    left, right = (spark.range(3000).selectExpr("IF(id % 2 = 0, 7, id) AS k", "id") for _ in range(2))
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        joined = ek.join(left, right, "k", "full", scheme="heavy_light", workers=8)
+        text = explain_text(joined)
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert "BroadcastHashJoin" in text and "LeftAnti, BuildRight" in text
+    assert not [line for line in text.splitlines() if "SortMergeJoin" in line and "LeftAnti" in line]
