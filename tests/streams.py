@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec, empty_result
 from evenkeel.streaming.strategies import strategy_named
 from evenkeel.streaming.windows import Window
 from evenkeel.testing import assert_same_rows
+from tests.oracle import duck
 
 INPUTS = ("left", "right")
 TYPES = {"k": pa.int64(), "s": pa.string(), "x": pa.int64(), "f": pa.float64(), "t": pa.int64(), "n": pa.int64()}
@@ -185,9 +185,7 @@ def oracle(stream: Stream) -> tuple[list[tuple], dict[str, int]]:
     tables = {
         i: pa.table({f"{i[0]}_{c}": pa.array([r[c] for r in kept[i]], t) for c, t in TYPES.items()}) for i in INPUTS
     }
-    with duckdb.connect() as db:
-        db.register("l", tables["left"])
-        db.register("r", tables["right"])
+    with duck(l=tables["left"], r=tables["right"]) as db:
         rows = []
         if spec.pairs:
             rows += db.execute(f"SELECT * FROM l JOIN r ON {on}").fetchall()

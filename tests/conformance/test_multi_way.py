@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracle import duck
 
 import evenkeel as ek
 from evenkeel.batch import cells
@@ -66,9 +66,7 @@ def used(on: str) -> list[str]:
 
 def oracle(tables, on: str) -> list[tuple]:
     names = used(on)
-    with duckdb.connect() as db:
-        for n in names:
-            db.register(n, tables[n])
+    with duck(**{n: tables[n] for n in names}) as db:
         columns = ", ".join(f"{n}.*" for n in names)
         sql = on.replace("<=>", "IS NOT DISTINCT FROM")
         return sorted(db.execute(f"SELECT {columns} FROM {', '.join(names)} WHERE {sql}").fetchall(), key=repr)

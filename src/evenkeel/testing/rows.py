@@ -9,6 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+PLAIN = (int, str, type(None), bool, bytes)
+"""Types whose values are counted as they are, which is nearly all of them."""
+
 
 def multiset(rows: Any) -> Counter[tuple[Any, ...]]:
     """Rows of a Spark DataFrame, an Arrow table or an iterable of dicts or tuples, counted."""
@@ -16,7 +19,7 @@ def multiset(rows: Any) -> Counter[tuple[Any, ...]]:
         rows = rows.toArrow()
     if isinstance(rows, pa.Table):
         rows = zip(*(c.to_pylist() for c in rows.columns), strict=True) if rows.num_columns else []
-    return Counter(tuple(_plain(v) for v in _values(row)) for row in rows)
+    return Counter(tuple(v if type(v) in PLAIN else _plain(v) for v in _values(row)) for row in rows)
 
 
 def assert_same_rows(actual: Any, expected: Any) -> None:
@@ -32,7 +35,7 @@ def assert_same_rows(actual: Any, expected: Any) -> None:
 
 
 def _values(row: Any) -> Iterable[Any]:
-    return row.values() if isinstance(row, Mapping) else row
+    return row if type(row) is tuple or not isinstance(row, Mapping) else row.values()
 
 
 def _plain(value: Any) -> Any:
