@@ -167,10 +167,9 @@ def _with_marks(placed: DataFrame, parts: int) -> DataFrame:
 
     Spark's own number of a partition tells it only as long as nobody puts other partitions in front of these.
     """
-    mark = (-(F.col("id") + 1) * FLAGS).cast("int").alias("_place")
-    nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in placed.schema if f.name not in ("_place", "_side")]
-    marks = placed.sparkSession.range(0, parts, 1, 1).select(F.lit(0).cast("tinyint").alias("_side"), *nothing, mark)
-    return placed.unionByName(marks)
+    marks = placed.sparkSession.range(0, parts, 1, 1)
+    marks = marks.selectExpr("cast(0 AS tinyint) AS _side", f"cast(-(id + 1) * {FLAGS} AS int) AS _place")
+    return placed.unionByName(marks, allowMissingColumns=True)
 
 
 def _cache(root: str) -> SegmentCache:

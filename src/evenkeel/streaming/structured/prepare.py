@@ -30,7 +30,7 @@ from evenkeel.streaming.key_hash import IN_TURN, XXHASH64, in_turn_sql
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec
 from evenkeel.streaming.structured.checks import compared, differences, split
 from evenkeel.streaming.windows import Window
-from evenkeel.types import SIDES, How, Side, other
+from evenkeel.types import SIDES, How, Side
 
 TimeColumns = str | Sequence[str] | None
 _NOT_KEPT = (
@@ -185,15 +185,10 @@ def _united(
 ) -> DataFrame:
     parts = []
     for side in SIDES:
-        mine = {n: F.col(c).alias(n) for c, n in stored[side].items()}
-        theirs = {
-            n: F.lit(None).cast(join.side(other(side)).schema[c].dataType).alias(n)
-            for c, n in stored[other(side)].items()
-        }
-        columns = [(mine | theirs)[n] for s in SIDES for n in stored[s].values()]
-        tag = F.lit(SIDES.index(side)).cast("tinyint").alias("_side")
+        columns = [F.expr(f"`{c}` AS `{n}`") for c, n in stored[side].items()]
+        tag = F.expr(f"cast({SIDES.index(side)} AS tinyint) AS _side")
         parts.append(join.side(side).select(tag, *(extra[side][c].alias(c) for c in engine), *columns))
-    return parts[0].unionAll(parts[1])
+    return parts[0].unionByName(parts[1], allowMissingColumns=True)
 
 
 def micros(join: BoundJoin, window: Window, time: TimeColumns) -> dict[Side, Column]:
