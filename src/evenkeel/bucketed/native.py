@@ -139,20 +139,21 @@ def native_join(
         if left_out and s in filtered:
             listed = ", ".join(map(str, sorted(left_out)))
             df = df.filter(f"pmod(hash({', '.join(names)}), {meta.buckets}) NOT IN ({listed})")
-        wanted = dict.fromkeys(c.source for c in columns if c.side == s and c.right_key is None)
-        picked = [F.col(_quoted(n)).alias(f"_{s[0]}c_{n}") for n in wanted]
-        frames[s] = df.select(*(F.col(n).alias(f"_{s[0]}k{i}") for i, n in enumerate(names)), *picked, SHARD)
+        wanted = _wanted(s, columns)
+        called = (*(f"_{s[0]}k{i}" for i in range(len(names))), *wanted.values(), SHARD)
+        frames[s] = df.select(*names, *map(_quoted, wanted), SHARD).toDF(*called)
     out: DataFrame | None = None
     enough = max(LEAST_BYTES, max((load for pair in pairs for load in pair.loads.values()), default=0))
-    on = [F.col(f"_lk{i}") == F.col(f"_rk{i}") for i in range(len(sides["left"].meta.key))]
+    on = F.expr(" AND ".join(f"_lk{i} = _rk{i}" for i in range(len(sides["left"].meta.key))))
+    shown = _shown(sides["left"].meta, how, columns)
     for pair in pairs:
-        layer = {"left": frames["left"].filter(F.col(SHARD) == pair.left).drop(SHARD)}
-        layer["right"] = frames["right"].filter(F.col(SHARD) == pair.right).drop(SHARD)
+        layer = {"left": frames["left"].filter(f"{SHARD} = {pair.left}").drop(SHARD)}
+        layer["right"] = frames["right"].filter(f"{SHARD} = {pair.right}").drop(SHARD)
         # Spark reads on the right only what a row on the left asks for: the larger side of an inner join goes there.
         first: Side = other(smaller) if how == "inner" else "left"
         part = layer[first].join(layer[other(first)].hint("merge"), on, how)
         count = partitions(pair.loads, sides["left"].meta.buckets, enough)
-        part = part.select(*_shown(sides["left"].meta, how, columns))
+        part = part.selectExpr(*shown).toDF(*(c.name for c in columns))
         part = part.coalesce(count) if count < sides["left"].meta.buckets else part
         out = part if out is None else out.unionAll(part)
     return out
@@ -176,16 +177,23 @@ def partitions(loads: dict[int, int], buckets: int, enough: int) -> int:
     return min(counts, key=lambda n: (max(longest(n), enough), n), default=1)
 
 
-def _shown(left: TableMeta, how: How, columns: tuple[OutColumn, ...]) -> list[object]:
+def _wanted(side: Side, columns: tuple[OutColumn, ...]) -> dict[str, str]:
+    """The columns of a side that are shown, beside its key, and what they are called until then."""
+    sources = dict.fromkeys(c.source for c in columns if c.side == side and c.right_key is None)
+    return {source: f"_{side[0]}c{i}" for i, source in enumerate(sources)}
+
+
+def _shown(left: TableMeta, how: How, columns: tuple[OutColumn, ...]) -> list[str]:
+    """What is shown as SQL, without the names it is shown under: Spark's parser would read variables in those."""
     at = {n: i for i, n in enumerate(left.names)}
-    out: list[object] = []
+    wanted = {s: _wanted(s, columns) for s in SIDES}
+    out = []
     for c in columns:
         if c.right_key is None:
-            out.append(F.col(_quoted(f"_{c.side[0]}c_{c.source}")).alias(c.name))
+            out.append(wanted[c.side][c.source])
             continue
-        mine, theirs = F.col(f"_lk{at[c.source]}"), f"_rk{at[c.source]}"
-        key = F.col(theirs) if how == "right" else F.coalesce(mine, F.col(theirs)) if how == "full" else mine
-        out.append(key.alias(c.name))
+        mine, theirs = f"_lk{at[c.source]}", f"_rk{at[c.source]}"
+        out.append(theirs if how == "right" else f"coalesce({mine}, {theirs})" if how == "full" else mine)
     return out
 
 

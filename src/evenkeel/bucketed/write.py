@@ -248,7 +248,7 @@ def _plan(
     text = explain_text(df)
     guess = size_in_bytes(text)
     modulus = cells_for(made.buckets or None, guess, made.bucket_size)
-    keys = df.select(*(F.col(_quoted(n)) for n in made.names))
+    keys = df.select(*map(_quoted, made.names))
 
     def in_tasks_of(size: int) -> DataFrame:
         """Every task of an aggregate begins with a page of 64 MB, however little it counts."""
@@ -317,7 +317,7 @@ def _hot_keys(keys: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotK
         return ()
     inside = keys.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
     counted = (
-        inside.groupBy(*(F.col(_quoted(n)) for n in names)).agg(F.count("*").alias("_rows"))
+        inside.groupBy(*map(_quoted, names)).agg(F.count("*").alias("_rows"))
         .orderBy(F.col("_rows").desc()).limit(HOT_KEYS)
         .select(*(F.col(_quoted(n)).cast("string").alias(f"_k{i}") for i, n in enumerate(names)), "_rows")
     )  # fmt: skip
@@ -340,9 +340,8 @@ def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, 
     if (size_in_bytes(text) or 0) >= SORTED_SHUFFLE_BYTES:
         units = max(units, SORTED_SHUFFLE)
     unit = F.expr(_unit_sql(names, layout, row)).alias("_u")
-    routed = numbered.select(*(F.col(_quoted(c)) for c in df.columns), unit)
-    placed = routed.repartitionById(units, F.col("_u")).drop("_u")
-    placed = placed.sortWithinPartitions(*(F.col(_quoted(n)) for n in names))
+    routed = numbered.select(*map(_quoted, df.columns), unit)
+    placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*map(_quoted, names))
     with _settings(df.sparkSession, _SETTINGS):
         writer = placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0")
         writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
@@ -351,11 +350,11 @@ def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, 
 def _told_apart(df: DataFrame, text: str) -> tuple[DataFrame, str]:
     """A number that spreads rows of one key and that a retried task computes again."""
     if keeps_order(text):
-        return df.select("*", F.monotonically_increasing_id().alias("_row")), "_row"
+        return df.selectExpr("*", "monotonically_increasing_id() AS _row"), "_row"
     steady = [_quoted(f.name) for f in df.schema if not contains_type(f.dataType, _SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
     content = f"(xxhash64({', '.join(steady)}) & {2**62 - 1}L)" if steady else "0L"
-    return df.select("*", F.spark_partition_id().alias("_row")), f"({content} + _row)"
+    return df.selectExpr("*", "spark_partition_id() AS _row"), f"({content} + _row)"
 
 
 def _unit_sql(names: Sequence[str], layout: BucketLayout, row: str) -> str:
