@@ -5,7 +5,7 @@ leaves both cores to the tests: a fifth of their time. Stopped there Java keeps 
 again what it dropped, and a sort takes a page of 64 MB for forty rows, so old space is collected every second: more
 room for code, small pages and a larger young generation are a quarter of what is left.
 
-Some thirty JVMs start in all, and each spends four seconds on reading Spark's classes. The first test writes an archive
+Some ten JVMs start in all, and each spends four seconds on reading Spark's classes. The first test writes an archive
 of them (`evenkeel jvm-archive`), and those that start after it begin from there.
 """
 
