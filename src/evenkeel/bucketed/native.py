@@ -32,6 +32,7 @@ from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, TableMeta, Unit
 from evenkeel.bucketed.pair import LEAST_BYTES
 from evenkeel.bucketed.store import Store, sums_of
+from evenkeel.spark.inputs import quoted
 from evenkeel.types import SIDES, How, Side, other, preserved
 
 ORDERED = "spark.sql.legacy.bucketedTableScan.outputOrdering"
@@ -135,13 +136,13 @@ def native_join(
         if df is None:
             return None
         meta = sides[s].meta
-        names = [_quoted(n) for n in meta.names]
+        names = [quoted(n) for n in meta.names]
         if left_out and s in filtered:
             listed = ", ".join(map(str, sorted(left_out)))
             df = df.filter(f"pmod(hash({', '.join(names)}), {meta.buckets}) NOT IN ({listed})")
         wanted = _wanted(s, columns)
         called = (*(f"_{s[0]}k{i}" for i in range(len(names))), *wanted.values(), SHARD)
-        frames[s] = df.select(*names, *map(_quoted, wanted), SHARD).toDF(*called)
+        frames[s] = df.select(*names, *map(quoted, wanted), SHARD).toDF(*called)
     out: DataFrame | None = None
     enough = max(LEAST_BYTES, max((load for pair in pairs for load in pair.loads.values()), default=0))
     on = F.expr(" AND ".join(f"_lk{i} = _rk{i}" for i in range(len(sides["left"].meta.key))))
@@ -220,7 +221,7 @@ def null_rows(
         for c in columns:
             if c.right_key is not None or c.side == s:
                 source = c.right_key if c.right_key and s == "right" else c.source
-                shown.append(F.col(_quoted(source)).alias(c.name))
+                shown.append(F.col(quoted(source)).alias(c.name))
             else:
                 shown.append(F.lit(None).cast(kinds[c.side][c.source]).alias(c.name))
         part = df.select(*shown)
@@ -230,8 +231,8 @@ def null_rows(
 
 def _bucketed(spark: SparkSession, side: NativeSide) -> DataFrame | None:
     name = f"evenkeel_{uuid4().hex}"
-    keys = ", ".join(_quoted(n) for n in side.meta.names)
-    columns = ", ".join(f"{_quoted(f.name)} {f.dataType.simpleString()}" for f in _schema(side.meta))
+    keys = ", ".join(quoted(n) for n in side.meta.names)
+    columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in _schema(side.meta))
     location = side.store.url(side.folder).replace("\\", "\\\\").replace("'", "\\'")
     with _set(spark, LISTED, "false"):
         try:
@@ -261,7 +262,3 @@ def _set(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 def _schema(meta: TableMeta) -> StructType:
     return StructType.fromJson(json.loads(meta.schema))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -54,7 +54,8 @@ from evenkeel.errors import (
     UnreadableInput,
     UnusableBuckets,
 )
-from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes, size_in_bytes
+from evenkeel.spark.exchange import numbered
+from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, quoted, row_bytes, size_in_bytes
 from evenkeel.types import Int64
 
 Mode = Literal["error", "overwrite", "append"]
@@ -91,8 +92,6 @@ _UNKEPT = (
     T.NullType, T.VariantType, T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType,
     T.UserDefinedType,
 )  # fmt: skip
-_SHAKY = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType)
-"""Values that a retried task may compute a little differently: rows are not told apart by them."""
 
 
 def write(
@@ -248,7 +247,7 @@ def _plan(
     text = explain_text(df)
     guess = size_in_bytes(text)
     modulus = cells_for(made.buckets or None, guess, made.bucket_size)
-    keys = df.select(*map(_quoted, made.names))
+    keys = df.select(*map(quoted, made.names))
 
     def in_tasks_of(size: int) -> DataFrame:
         """Every task of an aggregate begins with a page of 64 MB, however little it counts."""
@@ -272,13 +271,9 @@ def _plan(
 
 
 def _bucket_sql(names: Sequence[str], modulus: int) -> str:
-    columns = [_quoted(n) for n in names]
+    columns = [quoted(n) for n in names]
     there = " AND ".join(f"{c} IS NOT NULL" for c in columns)
     return f"CASE WHEN {there} THEN pmod(hash({', '.join(columns)}), {modulus}) ELSE {NULL_BUCKET} END"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _varied(sample: pa.Table, names: Sequence[str]) -> list[str]:
@@ -317,9 +312,9 @@ def _hot_keys(keys: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotK
         return ()
     inside = keys.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
     counted = (
-        inside.groupBy(*map(_quoted, names)).agg(F.count("*").alias("_rows"))
+        inside.groupBy(*map(quoted, names)).agg(F.count("*").alias("_rows"))
         .orderBy(F.col("_rows").desc()).limit(HOT_KEYS)
-        .select(*(F.col(_quoted(n)).cast("string").alias(f"_k{i}") for i, n in enumerate(names)), "_rows")
+        .select(*(F.col(quoted(n)).cast("string").alias(f"_k{i}") for i, n in enumerate(names)), "_rows")
     )  # fmt: skip
     table = counted.toArrow().to_pylist()
     return tuple(HotKey(tuple(r[f"_k{i}"] for i in range(len(names))), int(r["_rows"])) for r in table)
@@ -335,26 +330,16 @@ def _merge_hot(old: tuple[HotKey, ...], new: tuple[HotKey, ...]) -> tuple[HotKey
 def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, varied: Sequence[str]) -> None:
     """Every unit one partition, sorted, written as one file; no dictionaries of columns that are `varied`."""
     text = explain_text(df)
-    numbered, row = _told_apart(df, text)
+    rows, row = numbered(df, df.columns, keeps_order(text))
     units = len(layout.units())
     if (size_in_bytes(text) or 0) >= SORTED_SHUFFLE_BYTES:
         units = max(units, SORTED_SHUFFLE)
     unit = F.expr(_unit_sql(names, layout, row)).alias("_u")
-    routed = numbered.select(*map(_quoted, df.columns), unit)
-    placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*map(_quoted, names))
+    routed = rows.select(*map(quoted, df.columns), unit)
+    placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*map(quoted, names))
     with _settings(df.sparkSession, _SETTINGS):
         writer = placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0")
         writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
-
-
-def _told_apart(df: DataFrame, text: str) -> tuple[DataFrame, str]:
-    """A number that spreads rows of one key and that a retried task computes again."""
-    if keeps_order(text):
-        return df.selectExpr("*", "monotonically_increasing_id() AS _row"), "_row"
-    steady = [_quoted(f.name) for f in df.schema if not contains_type(f.dataType, _SHAKY)]
-    # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
-    content = f"(xxhash64({', '.join(steady)}) & {2**62 - 1}L)" if steady else "0L"
-    return df.selectExpr("*", "spark_partition_id() AS _row"), f"({content} + _row)"
 
 
 def _unit_sql(names: Sequence[str], layout: BucketLayout, row: str) -> str:
@@ -363,7 +348,7 @@ def _unit_sql(names: Sequence[str], layout: BucketLayout, row: str) -> str:
     nulls = layout.shards.get(NULL_BUCKET)
     first_null = at[NULL_BUCKET, nulls.first if nulls else 0]
     alone = f"{first_null} + cast(pmod({row}, {nulls.count if nulls else 1}) AS int)"
-    columns = [_quoted(n) for n in names]
+    columns = [quoted(n) for n in names]
     there = " AND ".join(f"{c} IS NOT NULL" for c in columns)
     bucket = f"pmod(hash({', '.join(columns)}), {layout.buckets})"
     cut = {b: s for b, s in layout.shards.items() if b != NULL_BUCKET and s.count > 1}

@@ -34,18 +34,17 @@ def fits_arrow(schema: T.StructType) -> bool:
 
 def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) -> DataFrame:
     """Every pair of a region within all spans, with the number of its region."""
-    spans = join.condition.spans
+    spans, fields = join.condition.spans, {s: _fields(routed[s].df) for s in SIDES}
+    names = {s: [f.name for f in fields[s]] for s in SIDES}
     parts = []
     for side in SIDES:
         tag = [f"{routed[side].region} AS _region", f"{SIDES.index(side)} AS _side"]
         keys = [k for i, s in enumerate(spans) for k in _bounds(s, side, i)]
-        parts.append(routed[side].df.selectExpr(*tag, *keys, *(f.name for f in _fields(routed[side].df))))
+        parts.append(routed[side].df.selectExpr(*tag, *keys, *names[side]))
     both = parts[0].unionByName(parts[1], allowMissingColumns=True).repartitionById(workers, "_region")
-    left, right = (_fields(routed[s].df) for s in SIDES)
     regions = [T.StructField("_l_region", T.IntegerType()), T.StructField("_r_region", T.IntegerType())]
-    schema = T.StructType([*regions, *(T.StructField(f.name, f.dataType) for f in left + right)])
-    names = ([f.name for f in left], [f.name for f in right])
-    return both.mapInArrow(_joiner(names, len(spans)), schema)
+    schema = T.StructType([*regions, *(T.StructField(f.name, f.dataType) for s in SIDES for f in fields[s])])
+    return both.mapInArrow(_joiner((names["left"], names["right"]), len(spans)), schema)
 
 
 def _fields(df: DataFrame) -> list[T.StructField]:

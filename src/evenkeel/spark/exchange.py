@@ -23,7 +23,7 @@ from evenkeel.local import LocalJoin
 from evenkeel.schemes import Bounds, Layout, RouteExpr
 from evenkeel.schemes.ranges import TIE_SQL
 from evenkeel.spark.binding import BoundJoin
-from evenkeel.spark.inputs import contains_type
+from evenkeel.spark.inputs import contains_type, quoted
 from evenkeel.types import Side
 
 SHAKY = (
@@ -87,7 +87,7 @@ def numbered(
     """
     if stable:
         return df.selectExpr("*", *also, "monotonically_increasing_id() AS _row"), "_row"
-    steady = [f.name for f in df.schema if f.name in columns and not contains_type(f.dataType, SHAKY)]
+    steady = [quoted(f.name) for f in df.schema if f.name in columns and not contains_type(f.dataType, SHAKY)]
     # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
     content = f"(xxhash64({', '.join([salt] * bool(salt) + steady)}) & {2**62 - 1}L)" if steady else "0L"
     return df.selectExpr("*", *also, "spark_partition_id() AS _row"), f"({content} + _row)"

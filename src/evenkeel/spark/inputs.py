@@ -94,6 +94,11 @@ def contains_type(kind: T.DataType, unwanted: tuple[type[T.DataType], ...]) -> b
     return False
 
 
+def quoted(name: str) -> str:
+    """A column's name as SQL, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def cores(spark: SparkSession) -> int | None:
     """How many tasks the session runs at once, where it tells."""
     try:
