@@ -62,6 +62,7 @@ def spark():
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", f"/tmp/evenkeel-tests-{os.getpid()}")
         .config("spark.log.level", "ERROR")
+        .config("spark.python.daemon.module", "tests.warm_daemon")
     )
     session = builder.config(map=FORGETFUL).getOrCreate()
     yield session

@@ -21,6 +21,7 @@ from evenkeel.bucketed.store import Store
 from evenkeel.bucketed.table import BucketedTable
 from evenkeel.bucketed.write import Progress
 from evenkeel.errors import IncompatibleTables
+from evenkeel.spark.workers import in_workers
 
 ROW_GROUP_BYTES = 64 << 20
 
@@ -64,7 +65,7 @@ def _merge_all(spark: SparkSession, store: Store, old: TableMeta, run: str) -> t
             done = [_merge(there, units[i], key, run) for i in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_pylist([vars(d) for d in done], schema=finish.arrow_fields())
 
-    made = spark.range(0, len(units), 1, len(units)).mapInArrow(each, finish.FIELDS).toArrow().to_pylist()
+    made = in_workers(spark.range(0, len(units), 1, len(units)), each, finish.FIELDS).toArrow().to_pylist()
     return tuple(sorted((DataFile(**m) for m in made), key=lambda f: (f.bucket, f.shard)))
 
 

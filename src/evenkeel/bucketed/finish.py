@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from evenkeel.bucketed.layout import BucketLayout
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
 from evenkeel.bucketed.store import Store, sums_of
+from evenkeel.spark.workers import in_workers
 
 OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
 _FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
@@ -47,7 +48,7 @@ def place(
 
     names = ["source", "target", "bucket", "shard"]
     listed = pa.table(dict(zip(names, map(list, zip(*moves, strict=True)), strict=True)))
-    rows = spark.createDataFrame(listed).mapInArrow(each, FIELDS).toArrow().to_pylist()
+    rows = in_workers(spark.createDataFrame(listed), each, FIELDS).toArrow().to_pylist()
     return _present([DataFile(**row) for row in rows])
 
 

@@ -18,6 +18,7 @@ from evenkeel.bucketed.source import Reading, Request, planned, result_schema
 from evenkeel.bucketed.spark_partitions import parallelism
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import UnknownOption, UnusableBuckets
+from evenkeel.spark.workers import in_workers
 from evenkeel.types import SIDES, How, Side, parse_how
 
 Path = str | os.PathLike[str]
@@ -174,7 +175,7 @@ class BucketJoinPlan:
                 for i in batch.column(0).to_pylist():
                     yield from read.part(i, parts[i])
 
-        return self.spark.range(0, len(parts), 1, len(parts)).mapInArrow(each, schema)
+        return in_workers(self.spark.range(0, len(parts), 1, len(parts)), each, schema)
 
     def explain(self) -> str:
         """Pairs, tasks, who reads what twice, and what is left to Spark."""

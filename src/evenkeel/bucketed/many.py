@@ -27,6 +27,7 @@ from evenkeel.bucketed.source import spark_schema
 from evenkeel.bucketed.spark_partitions import parallelism
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import AmbiguousColumn, UnknownOption, UnusableBuckets
+from evenkeel.spark.workers import in_workers
 from evenkeel.types import How, parse_how
 
 MODES: dict[How, Mode] = {"inner": "inner", "left": "outer", "left_semi": "semi", "left_anti": "anti"}
@@ -80,7 +81,7 @@ def join_many(
                 for task in parts[i]:
                     yield from _run(task, there, names, order, columns, arrow)
 
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(each, schema)
+    return in_workers(spark.range(0, len(parts), 1, len(parts)), each, schema)
 
 
 def _columns(metas: Sequence[TableMeta], how: How) -> list[Source]:

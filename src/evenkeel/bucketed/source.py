@@ -41,6 +41,7 @@ from evenkeel.bucketed.run import run_task
 from evenkeel.bucketed.sorted_files import Between
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import BrokenTable, UnusableBuckets
+from evenkeel.spark.workers import briskly
 from evenkeel.types import How, Side, parse_how
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -134,7 +135,7 @@ class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
         assert isinstance(partition, Part)
         keys = {s: m.names for s, m in self._metas.items()}
         reading = Reading(self._request, keys, self._columns, self._schema, self._between)
-        return reading.part(partition.number, partition.tasks)
+        return briskly(reading.part(partition.number, partition.tasks))
 
 
 class FilteringReader(EvenkeelReader):

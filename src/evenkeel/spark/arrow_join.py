@@ -21,6 +21,7 @@ from evenkeel.conditions import Span
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import RoutedInput
 from evenkeel.spark.inputs import contains_type
+from evenkeel.spark.workers import in_workers
 from evenkeel.types import SIDES, Side
 
 BATCH = 50_000
@@ -44,7 +45,7 @@ def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) 
     both = parts[0].unionByName(parts[1], allowMissingColumns=True).repartitionById(workers, "_region")
     regions = [T.StructField("_l_region", T.IntegerType()), T.StructField("_r_region", T.IntegerType())]
     schema = T.StructType([*regions, *(T.StructField(f.name, f.dataType) for s in SIDES for f in fields[s])])
-    return both.mapInArrow(_joiner((names["left"], names["right"]), len(spans)), schema)
+    return in_workers(both, _joiner((names["left"], names["right"]), len(spans)), schema)
 
 
 def _fields(df: DataFrame) -> list[T.StructField]:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from evenkeel.schemes import Problem, scheme_named
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql, route
+from evenkeel.spark.workers import in_workers
 from evenkeel.stats import Axis, Drawn, JoinStats, RangeStats
 from evenkeel.types import SIDES, Exact, Int64, Side
 
@@ -40,7 +41,7 @@ def stream_sample(
         parts.append(routed.df.select(*tag, h, x))
     both = parts[0].unionAll(parts[1]).repartitionById(workers, F.col("region"))
     count = _counter(ranges.lo, ranges.hi, ranges.slack, bool(join.condition.equi), size)
-    found = both.mapInArrow(count, SCHEMA).toArrow()
+    found = in_workers(both, count, SCHEMA).toArrow()
     m = np.array(found["m"].to_pylist(), dtype=np.float64)
     if not len(m) or m.sum() == 0:
         none = np.empty(0)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from evenkeel.spark.workers import in_workers
 from evenkeel.state import SegmentCache
 from evenkeel.streaming import due
 from evenkeel.streaming.driver import EpochPlan
@@ -78,10 +79,11 @@ def settled(
             count(int(table[due.ID][0].as_py() % parts), rows)
 
     source = spark.range(0, len(asking), 1, min(parts, len(asking)))
-    asked = source.mapInArrow(ask, from_arrow_schema(sent))
+    asked = in_workers(source, ask, from_arrow_schema(sent))
     moved = asked.repartitionById(parts, F.expr(f"cast(pmod({due.UNIT}, {parts}) AS int)"))
-    answers = moved.mapInArrow(answer, from_arrow_schema(answered))
-    return answers.repartitionById(parts, F.expr(f"cast(pmod({due.ID}, {parts}) AS int)")).mapInArrow(settle, result)
+    answers = in_workers(moved, answer, from_arrow_schema(answered))
+    home = answers.repartitionById(parts, F.expr(f"cast(pmod({due.ID}, {parts}) AS int)"))
+    return in_workers(home, settle, result)
 
 
 def _tagged(rows: pa.Table, side: int, schema: pa.Schema) -> pa.Table:

@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenkeel.errors import StateUnwritable
+from evenkeel.spark.workers import in_workers
 from evenkeel.state import Segment, SegmentCache
 from evenkeel.state.migration import Stage
 from evenkeel.state.segment import ROW
@@ -71,7 +72,7 @@ class SparkExecutor:
         names = self.join.result.fieldNames()
         rows = self.join.arrow.append(pa.field(ROW, pa.int64())) if plan.rows else self.join.arrow
         run = _units(spec, plan.tasks, parts, str(self._folder), _payload(self.join, plan.rows), names)
-        self._results = moved.mapInArrow(run, self.join.result)
+        self._results = in_workers(moved, run, self.join.result)
         root, folder = self.root, str(self._folder)
         settled = due.settled(
             batch.sparkSession, plan, spec, rows, self.join.result, parts, lambda: _cache(root),
@@ -105,7 +106,7 @@ class SparkExecutor:
                 yield pa.RecordBatch.from_pydict({"stage": [json.dumps(stage) for stage in done]})
 
         jobs = self._results.sparkSession.range(0, len(shares), 1, min(self.tasks, len(shares)))
-        done = jobs.mapInArrow(run, "stage string").collect()
+        done = in_workers(jobs, run, "stage string").collect()
         return [Stage.from_json(json.loads(row["stage"])) for row in done]
 
     def forget(self, epoch: int, removed: Sequence[Segment]) -> None:
