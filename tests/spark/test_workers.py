@@ -29,6 +29,17 @@ def test_what_has_come_is_acknowledged():
             assert (other.recv(9), there.recv(9)) == (b"open", b"as it was")
 
 
+def test_connections_of_others_stay_blocking():
+    here, there = socket.socketpair()
+    with here, there:
+        socket.setdefaulttimeout(5)
+        try:
+            acknowledge()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(here.fileno()) and os.get_blocking(there.fileno())
+
+
 def test_a_worker_looks_for_no_garbage_among_its_imports(spark):
     def state(batches):
         import gc

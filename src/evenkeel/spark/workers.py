@@ -46,6 +46,8 @@ def acknowledge() -> None:
     """Acknowledge all that has come on this process's TCP connections; where the system has no such call, nothing."""
     if not hasattr(socket, "TCP_QUICKACK") or not os.path.isdir(OPEN_FILES):
         return
+    if socket.getdefaulttimeout() is not None:  # Python would make the connections of others non-blocking
+        return
     for number in os.listdir(OPEN_FILES):
         with suppress(OSError):  # of files that are no connection
             connection = socket.socket(fileno=int(number))
