@@ -95,8 +95,6 @@ class RouteExpr:
               its key, and of each the region at `row mod slots`: {hit} in `region`, or NULL.
     `bounds`  the row's range among them picks the list of its regions from `places`: `_places` in `region`. A row
               whose key is NULL or whose list is empty takes `lone` instead.
-
-    `copies` is SQL for how many regions the row goes to.
     """
 
     region: str
@@ -104,7 +102,6 @@ class RouteExpr:
     bounds: Bounds | None = None
     places: tuple[tuple[int, ...], ...] = ()
     lone: str = ""
-    copies: str = "1"
 
 
 class Layout(Protocol):

@@ -33,7 +33,7 @@ class BroadcastLayout:
     def route_expr(self, side: Side) -> RouteExpr:
         if side != self.build:
             return RouteExpr(f"cast(pmod({{row}}, {self.workers}L) as int)")
-        return RouteExpr(f"explode_outer(sequence(0, {self.workers - 1}))", copies=str(self.workers))
+        return RouteExpr(f"explode_outer(sequence(0, {self.workers - 1}))")
 
     def replicates(self, side: Side) -> bool:
         return side == self.build and self.workers > 1

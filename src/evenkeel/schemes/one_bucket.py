@@ -55,16 +55,13 @@ class OneBucketLayout:
         if side == "right":
             number = "xxhash64({row})"
             each = (f"{s} + cast(pmod({number}, {k}L) as int)" for s, k in zip(self._starts, self.stripes, strict=True))
-            return RouteExpr(f"explode_outer(array({', '.join(each)}))", copies=str(len(self.stripes)))
+            return RouteExpr(f"explode_outer(array({', '.join(each)}))")
         regions = [f"sequence({s}, {s + k - 1})" for s, k in zip(self._starts, self.stripes, strict=True)]
-        few, many = int(self.stripes.min()), int(self.stripes.max())
         if len(regions) == 1:
-            return RouteExpr(f"explode_outer({regions[0]})", copies=str(few))
+            return RouteExpr(f"explode_outer({regions[0]})")
         stripes = np.repeat(np.arange(len(regions)), self.stripes)
         stripe = f"array({', '.join(map(str, stripes))})[cast(pmod({{row}}, {self.workers}L) as int)]"
-        wide = int(np.count_nonzero(self.stripes == many))
-        copies = str(few) if few == many else f"IF({stripe} < {wide}, {many}, {few})"
-        return RouteExpr(f"explode_outer(array({', '.join(regions)})[{stripe}])", copies=copies)
+        return RouteExpr(f"explode_outer(array({', '.join(regions)})[{stripe}])")
 
     def replicates(self, side: Side) -> bool:
         return bool(self.stripes.max() > 1) if side == "left" else len(self.stripes) > 1

@@ -59,13 +59,7 @@ class RangeLayout:
 
     def route_expr(self, side: Side) -> RouteExpr:
         lone = f"array(cast(pmod({{row}}, {self.workers}L) as int))"
-        return RouteExpr(
-            "explode_outer(_places)",
-            bounds=self.bounds[side],
-            places=self.regions[side],
-            lone=lone,
-            copies="size(_places)",
-        )
+        return RouteExpr("explode_outer(_places)", bounds=self.bounds[side], places=self.regions[side], lone=lone)
 
     def replicates(self, side: Side) -> bool:
         return any(len(r) > 1 for r in self.regions[side])

@@ -104,14 +104,15 @@ def route(
 ) -> RoutedInput:
     """The input's rows, copied to their regions, not yet shuffled.
 
-    With copies: how often each was, in a column. All rows of a key count as copied where the key's rows are cut apart,
-    so that `copied_rows` can tell them by their key alone.
+    With copies: how often each was, in a column; 2 or more also for a row that was not, but that `copied_rows` cannot
+    tell from those that were. That is a row whose key is cut apart, and any row where rows are copied whatever their
+    key is.
     """
     df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
     out = RoutedInput(df, side)
     kept = join.side(side).columns
-    copies = expr.copies
+    copies = "2" if layout.replicates(side) else "1"
     if expr.table is not None:
         df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
         copies = "coalesce(_copies, 1)"
@@ -127,7 +128,7 @@ def route(
     if hash_bits:
         bits = f"pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L)"
         region = f"{region} + {p} * cast({bits} as int)"
-    routing = [f"{copies.format(row=row)} AS {out.copies}"] * with_copies + [f"{region} AS {out.region}"]
+    routing = [f"{copies} AS {out.copies}"] * with_copies + [f"{region} AS {out.region}"]
     return RoutedInput(df.selectExpr(*kept, *routing), side)
 
 
