@@ -72,6 +72,12 @@ def parse_workers(workers: Any) -> int:
     return int(workers)
 
 
+def parse_suffixes(suffixes: Any) -> tuple[str, str]:
+    if isinstance(suffixes, (tuple, list)) and len(suffixes) == 2 and all(isinstance(s, str) for s in suffixes):
+        return suffixes[0], suffixes[1]
+    raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
+
+
 def preserved(how: How) -> frozenset[Side]:
     """The sides whose rows each count once in the result, matched or not.
 

@@ -201,6 +201,46 @@ def test_a_path_with_a_scheme(spark, lake, tmp_path):
     assert "as they were written" in ek.bucketed.inspect(url, check=True)
 
 
+def test_paths_that_spark_and_the_system_read_differently(spark, tmp_path):
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "near").symlink_to(tmp_path / "far" / "away")
+    rows = spark.range(50).toDF("k")
+    for path in (f"file://{tmp_path}/a%20b", f"file:{tmp_path}/a b", f"{tmp_path}/near/../c"):
+        table = ek.bucketed.write(rows, path, "k", buckets=2)
+        assert table.rows == 50 and ek.bucketed.join(spark, path, path).count() == 50
+    assert {p.name for p in tmp_path.iterdir()} == {"far", "near", "a%20b", "a b"}
+    assert (tmp_path / "far" / "c").is_dir()
+
+
+def test_nothing_is_committed_that_is_not_seen(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(ek.bucketed.store.Store, "url", lambda self, name: f"file://{tmp_path}/elsewhere/{name}")
+    with pytest.raises(EvenkeelError, match="nothing is there for pyarrow"):
+        ek.bucketed.write(spark.range(5), tmp_path / "t", "id")
+    with pytest.raises(EvenkeelError, match="not a bucketed table"):
+        ek.bucketed.open_table(tmp_path / "t")
+
+
+def test_names_that_are_ours_or_a_parsers(spark, tmp_path):
+    """Also a key `a.b` beside a struct `a` with a field `b`, whose range is not the key's."""
+    rows = spark.range(600).selectExpr("IF(id % 2 = 0, 7, id) AS k", "id", "named_struct('b', 1) AS s")
+    for i, names in enumerate((("k", "_row", "_u"), ("_rows", "_c0", "x"), ("${x}", "${y}", "x"), ("a.b", "x", "a"))):
+        named = rows.toDF(*names)
+        ek.bucketed.write(named, tmp_path / f"l{i}", names[0], bucket_size=600)
+        ek.bucketed.write(rows.select("k").distinct(), tmp_path / f"r{i}", "k", buckets=2)
+        table = ek.bucketed.open_table(tmp_path / f"l{i}")
+        assert table.rows == 600 and table.meta.hot_keys[0].key == ("7",)
+        joined = ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / f"r{i}", "left")
+        assert joined.columns == [*names] and joined.count() == 600
+        assert ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / f"r{i}", "left_anti").count() == 0
+
+
+def test_values_that_python_does_not_have(spark, tmp_path):
+    rows = spark.sql("SELECT id AS k, DATE'+10000-01-01' AS d, map(array(id), 1) AS m FROM range(20)")
+    assert ek.bucketed.write(rows, tmp_path / "t", "k").rows == 20
+    same = ek.bucketed.join(spark, tmp_path / "t", tmp_path / "t", "left_semi")
+    assert same.filter("d = DATE'+10000-01-01' AND size(m) = 1").count() == 20
+
+
 def test_empty_tables(spark, lake, tmp_path):
     folder, frames = lake
     ek.bucketed.write(frames["l"].limit(0), tmp_path / "e", "k")

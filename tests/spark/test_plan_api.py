@@ -205,6 +205,8 @@ def test_typed_errors_start_no_job(spark, frames):
         (UnparsableCondition, (left, right, None), {}),
         (UnparsableCondition, (left, right, 5), {}),
         (UnparsableCondition, (left, right, "l.k + r.k"), {}),
+        (UnparsableCondition, (left, right, "l.k = r.k AND l.k < 9 * rand()"), {}),
+        (UnparsableCondition, (left, right, "l.k = r.k + cast(2 * rand() AS int)"), {}),
         (OneSidedCondition, (left, right, "l.k = l.a"), {}),
         (UnknownOption, (left, right, "k", "sideways"), {}),
         (UnknownOption, (left, right, "k"), {"scheme": "magic"}),

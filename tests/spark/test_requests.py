@@ -27,6 +27,8 @@ def test_only_batch_frames(spark):
         ek.join(spark.readStream.format("rate").load(), frame, "l.value = r.id")
     with pytest.raises(UnknownOption, match="suffixes"):
         ek.join(frame, frame, "id", suffixes="_r")
+    with pytest.raises(UnknownOption, match="suffixes"):
+        ek.join(frame, frame, "l.id = r.id", suffixes=("", None))
 
 
 @pytest.mark.parametrize(("small_first", "build"), [(True, "left"), (False, "right")])
@@ -92,3 +94,36 @@ def test_collated_strings_meet_though_their_hashes_differ(spark, how):
     assert both.count() == left.alias("l").join(right.alias("r"), F.expr("l.k = r.k AND l.i = r.j"), how).count()
     with pytest.raises(SchemeNotApplicable):
         ek.plan(left, right, "k", how, scheme="heavy_light")
+
+
+def test_values_that_spark_does_not_compare_decide_what_matched(spark):
+    """A hot key is copied, and what matched is remembered by the values of the condition's columns."""
+    left = spark.sql(
+        "SELECT 0 AS k, parse_json(concat('{\"a\":', id % 5, '}')) AS v, named_struct('m', map('a', id % 5)) AS s, "
+        "make_interval(0, 0, 0, cast(id % 5 AS int)) AS i, array(map('a', id % 5)) AS m, "
+        "named_struct('d', array(IF(id % 2 = 0, 0D, double('-0.0')))) AS d FROM range(12)"
+    )
+    right = spark.sql("SELECT 0 AS k, cast(id % 3 AS int) AS c FROM range(8)")
+    for residual in (
+        "variant_get(l.v, '$.a', 'int') < r.c",
+        "l.s.m['a'] < r.c",
+        "DATE'2020-01-01' + l.i < date_add(DATE'2020-01-01', r.c)",
+        "l.m[0]['a'] < r.c",
+        "cast(l.d.d[0] AS string) = '-0.0' AND r.c = 1",
+    ):
+        on = f"l.k = r.k AND {residual}"
+        expected = left.alias("l").join(right.alias("r"), F.expr(on), "full")
+        assert ek.join(left, right, on, "full", scheme="heavy_light", workers=4).count() == expected.count(), on
+
+
+def test_pairs_in_arrow_keep_the_columns_comments(spark):
+    rows = spark.sql("SELECT cast(id % 7 AS int) AS a, cast(id % 5 AS int) AS b FROM range(30)")
+    left = rows.select(F.col("a").alias("a", metadata={"comment": "first"}), "b")
+    right = rows.selectExpr("a AS c", "b AS d", "named_struct('x', a, 'x', b) AS twice")
+    on = "l.a < r.c AND l.b > r.d"
+    plan = ek.plan(left, right.drop("twice"), on, scheme="one_bucket", workers=3)
+    assert plan.tree.local.operator == "arrow"
+    assert plan.execute().schema["a"].metadata == {"comment": "first"}
+    both = ek.plan(left, right, on, scheme="one_bucket", workers=3)
+    assert both.tree.local.operator != "arrow", "Spark puts no struct with two fields of one name into Arrow"
+    assert both.execute().count() == plan.execute().count()

@@ -16,7 +16,11 @@ from evenkeel.plan import TwoWay
 from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import RoutedInput, copied_rows, exchange, is_copied, route
+from evenkeel.spark.inputs import contains_type, quoted
 from evenkeel.types import SIDES, Side, other
+
+_ALIKE = (T.FloatType, T.DoubleType, T.StringType, T.MapType, T.VariantType, T.CalendarIntervalType)
+"""Types of values that compare as equal but are not the same, or that do not compare."""
 
 
 def unmatched_copies(join: BoundJoin, plan: TwoWay, side: Side) -> DataFrame:
@@ -78,19 +82,28 @@ def _matched_values(
         else:
             right = sent[other(side)].df.hint(local.operator)
             pairs = sent[side].df.join(right, F.expr(local.on(join.condition)), "left_semi")
-    values = [f"{_groupable(mine, c)} AS _m{i}" for i, c in enumerate(read)]
-    on = " AND ".join(f"{_groupable(mine, c)} <=> _m{i}" for i, c in enumerate(read))
+    compared = [_told_apart(c, mine.schema[c].dataType) for c in read]
+    values = [f"{sql} AS _m{i}" for i, sql in enumerate(compared)]
+    on = " AND ".join(f"{sql} <=> _m{i}" for i, sql in enumerate(compared))
     return pairs.selectExpr(*values).distinct(), on
 
 
-def _groupable(df: DataFrame, column: str) -> str:
-    """The column in a form that is equal only where nothing can tell two values apart.
+def _told_apart(sql: str, kind: T.DataType, depth: int = 0) -> str:
+    """The value in a form that can be compared, and is equal only where nothing can tell two values apart.
 
-    Maps cannot be compared, their entries can; -0.0 equals 0.0, and 'a' may equal 'A', yet not to every function.
+    Maps, variants and calendar intervals cannot be compared, what is in them can; -0.0 equals 0.0, and 'a' may equal
+    'A', yet not to every function.
     """
-    kind = df.schema[column].dataType
+    if not contains_type(kind, _ALIKE):
+        return sql
     if isinstance(kind, T.MapType):
-        return f"map_entries({column})"
-    if isinstance(kind, (T.FloatType, T.DoubleType)):
-        return f"cast({column} AS string)"
-    return f"cast({column} AS binary)" if isinstance(kind, T.StringType) else column
+        entry = T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
+        return _told_apart(f"map_entries({sql})", T.ArrayType(entry), depth)
+    if isinstance(kind, T.ArrayType):
+        return f"transform({sql}, _e{depth} -> {_told_apart(f'_e{depth}', kind.elementType, depth + 1)})"
+    if isinstance(kind, T.StructType):
+        fields = ", ".join(_told_apart(f"{sql}.{quoted(f.name)}", f.dataType, depth) for f in kind)
+        return f"IF({sql} IS NULL, NULL, struct({fields}))"
+    if isinstance(kind, T.VariantType):
+        return f"struct(schema_of_variant({sql}), cast({sql} AS string))"
+    return f"cast({sql} AS {'binary' if isinstance(kind, T.StringType) else 'string'})"

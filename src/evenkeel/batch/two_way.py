@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenkeel.batch.execute import execute
 from evenkeel.batch.measure import measure_by_counting, measure_by_running
-from evenkeel.errors import UnknownOption, UnreadableInput
+from evenkeel.errors import UnreadableInput
 from evenkeel.local import Bins
 from evenkeel.plan import Facts, TwoWay, explain, hot_keys, optimize
 from evenkeel.plan.rules import BY_RANGE, permit
@@ -25,7 +25,7 @@ from evenkeel.spark.binding import BoundJoin, bind
 from evenkeel.spark.inputs import cores, explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes, key_names
 from evenkeel.spark.stream_sample import stream_sample
-from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_workers
+from evenkeel.types import SIDES, How, SchemeName, Side, parse_how, parse_scheme, parse_suffixes, parse_workers
 
 On = str | Sequence[str] | None
 
@@ -52,9 +52,7 @@ def plan(
             raise UnreadableInput.streaming(side)
     joined, asked = parse_how(how), parse_scheme(scheme)
     count = None if workers is None else parse_workers(workers)
-    if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2:
-        raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
-    request = bind(left, right, on, joined, (suffixes[0], suffixes[1]))
+    request = bind(left, right, on, joined, parse_suffixes(suffixes))
     drawn, explained = draft(request, joined, asked, count or default_workers(left.sparkSession))
     made = JoinPlan(request, drawn, explained)
     made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from evenkeel.bucketed.layout import BucketLayout
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
 from evenkeel.bucketed.store import Store, sums_of
+from evenkeel.errors import NotBucketed
 from evenkeel.spark.workers import in_workers
 
 OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
@@ -34,6 +35,8 @@ def place(
             bucket, shard = units[int(found[1])]
             target = f"{folder_of(bucket, shard, run)}/{file_name(bucket, shard, run)}"
             moves.append((f"{staging}/{name}", target, bucket, shard))
+    if not moves:  # Spark writes a file even where a table is empty
+        raise NotBucketed.not_seen(store.path, store.url(staging))
     for folder in {m[1].rsplit("/", 1)[0] for m in moves}:
         store.fs.create_dir(store.where(folder), recursive=True)
     if store.local and sum(staged.values()) <= HERE_BYTES:

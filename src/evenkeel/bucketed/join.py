@@ -17,9 +17,9 @@ from evenkeel.bucketed.pair import PairPlan
 from evenkeel.bucketed.source import Reading, Request, planned, result_schema
 from evenkeel.bucketed.spark_partitions import parallelism
 from evenkeel.bucketed.store import Store
-from evenkeel.errors import UnknownOption, UnusableBuckets
+from evenkeel.errors import UnusableBuckets
 from evenkeel.spark.workers import in_workers
-from evenkeel.types import SIDES, How, Side, parse_how
+from evenkeel.types import SIDES, How, Side, parse_how, parse_suffixes
 
 Path = str | os.PathLike[str]
 
@@ -55,14 +55,13 @@ def plan(
     joined = parse_how(how)
     if joined == "cross":
         raise UnusableBuckets.cross()
-    if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2:
-        raise UnknownOption.of("pair of suffixes", suffixes, ["('', '_r')", "('_l', '_r')"])
+    added = parse_suffixes(suffixes)
     stores: dict[Side, Store] = {"left": Store.at(left), "right": Store.at(right)}
     metas = {s: stores[s].read_meta() for s in SIDES}
     metas["left"].require_compatible(metas["right"], stores["left"].path, stores["right"].path)
     wanted = None if columns is None else tuple(columns)
-    shown = result_columns(metas["left"], metas["right"], joined, (suffixes[0], suffixes[1]), wanted)
-    return BucketJoinPlan(spark, stores, metas, joined, (suffixes[0], suffixes[1]), shown)
+    shown = result_columns(metas["left"], metas["right"], joined, added, wanted)
+    return BucketJoinPlan(spark, stores, metas, joined, added, shown)
 
 
 @dataclass(frozen=True)

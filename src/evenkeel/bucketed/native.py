@@ -39,6 +39,8 @@ ORDERED = "spark.sql.legacy.bucketedTableScan.outputOrdering"
 """Without it Spark sorts what is sorted: since 3.0 it no longer looks whether a bucket is one sorted file."""
 LISTED = "spark.sql.hive.manageFilesourcePartitions"
 """Off while an entry is made: its shards are then found by listing, not looked up in the catalog when it is gone."""
+VARIABLES = "spark.sql.variable.substitute"
+"""Off while an entry is made: a column may be called ${x}."""
 ONE_CLASS = "spark.sql.codegen.useIdInClassName"
 """Off where there are several layers: their generated code is then the same text, compiled and warmed up once."""
 MOST_LAYERS = 64
@@ -136,13 +138,13 @@ def native_join(
         if df is None:
             return None
         meta = sides[s].meta
-        names = [quoted(n) for n in meta.names]
+        wanted = _wanted(s, columns)
+        keys = [f"_{s[0]}k{i}" for i in range(len(meta.names))]
+        df = df.select(*map(quoted, (*meta.names, *wanted)), SHARD).toDF(*keys, *wanted.values(), SHARD)
         if left_out and s in filtered:
             listed = ", ".join(map(str, sorted(left_out)))
-            df = df.filter(f"pmod(hash({', '.join(names)}), {meta.buckets}) NOT IN ({listed})")
-        wanted = _wanted(s, columns)
-        called = (*(f"_{s[0]}k{i}" for i in range(len(names))), *wanted.values(), SHARD)
-        frames[s] = df.select(*names, *map(quoted, wanted), SHARD).toDF(*called)
+            df = df.filter(f"pmod(hash({', '.join(keys)}), {meta.buckets}) NOT IN ({listed})")
+        frames[s] = df
     out: DataFrame | None = None
     enough = max(LEAST_BYTES, max((load for pair in pairs for load in pair.loads.values()), default=0))
     on = F.expr(" AND ".join(f"_lk{i} = _rk{i}" for i in range(len(sides["left"].meta.key))))
@@ -234,7 +236,7 @@ def _bucketed(spark: SparkSession, side: NativeSide) -> DataFrame | None:
     keys = ", ".join(quoted(n) for n in side.meta.names)
     columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in _schema(side.meta))
     location = side.store.url(side.folder).replace("\\", "\\\\").replace("'", "\\'")
-    with _set(spark, LISTED, "false"):
+    with _set(spark, LISTED, "false"), _set(spark, VARIABLES, "false"):
         try:
             spark.sql(
                 f"CREATE TABLE {name} ({columns}, {SHARD} INT) USING parquet "

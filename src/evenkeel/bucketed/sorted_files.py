@@ -137,6 +137,8 @@ def _groups(footer: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
 
 
 def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> Between | None:
+    if "." in key[0]:  # in a footer, a column of this name and a field of a struct look the same
+        return None
     columns = (group.column(c) for c in range(group.num_columns))
     column = next((c for c in columns if c.path_in_schema == key[0]), None)
     stats = None if column is None or len(key) > 1 else column.statistics

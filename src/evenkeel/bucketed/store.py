@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import zlib
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from evenkeel.errors import BrokenTable, NotBucketed
 MARKER = "_writing.json"
 _BLOCK = 1 << 20
 _HADOOP_CHUNK = 512
+_LOCAL = re.compile("^file:(?://(?:localhost)?)?/+")
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of a store, and pyarrow's."""
 
@@ -45,7 +47,12 @@ class Store:
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Store:
         text = os.fspath(path).rstrip("/")
-        return cls(text if "://" in text else str(Path(text).absolute()))
+        local = _LOCAL.sub("/", text)  # nothing in it is decoded, as in Spark
+        if "://" in local:
+            return cls(text)
+        there = Path(local)
+        # Spark takes `..` back by name, the system by folder, which differs behind a link.
+        return cls(str(there.resolve() if ".." in there.parts else there.absolute()))
 
     @cached_property
     def _resolved(self) -> tuple[pafs.FileSystem, str]:

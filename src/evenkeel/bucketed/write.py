@@ -55,7 +55,7 @@ from evenkeel.errors import (
     UnusableBuckets,
 )
 from evenkeel.spark.exchange import numbered
-from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, quoted, row_bytes, size_in_bytes
+from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.types import Int64
 
 Mode = Literal["error", "overwrite", "append"]
@@ -143,16 +143,18 @@ def write(
 def _write(
     df: DataFrame, store: Store, made: TableMeta, old: TableMeta | None, append: bool, tell: Progress
 ) -> BucketedTable:
-    rows = df.take(SAMPLE_ROWS)  # of as few partitions as have them, where a limit would look into all
-    sample = df.sparkSession.createDataFrame(rows, df.schema, verifySchema=False).toArrow()
-    layout, find_hot = _plan(df, sample, made, old if append else None)
+    sample = _sample(df)
+    names = df.columns
+    df = df.toDF(*(f"_c{i}" for i in range(len(names))))  # no name of the user's meets one of ours, or a parser
+    keys = [f"_c{names.index(n)}" for n in made.names]
+    layout, find_hot = _plan(df, keys, sample, made, old if append else None)
     tell(STEPS[1])
     run = uuid4().hex[:12]
     staging = f"_staging-{run}"
     try:
         with ThreadPoolExecutor(1) as beside:  # nothing waits for the names of hot keys
             found = beside.submit(inheritable_thread_target(df.sparkSession)(find_hot))
-            _stage(df, store.url(staging), made.names, layout, _varied(sample, made.names))
+            _stage(df, names, keys, store.url(staging), layout, _varied(sample, made.names))
             hot = found.result()
         tell(STEPS[2])
         files = finish.place(df.sparkSession, store, staging, run, made, layout)
@@ -174,6 +176,15 @@ def _write(
     finish.clean(store, meta)
     tell(STEPS[5])
     return BucketedTable(store.path, meta)
+
+
+def _sample(df: DataFrame) -> pa.Table:
+    """The first rows, of as few partitions as have them, where a limit would look into all."""
+    try:
+        rows = df.take(SAMPLE_ROWS)
+        return df.sparkSession.createDataFrame(rows, df.schema, verifySchema=False).toArrow()
+    except (ValueError, TypeError, OverflowError):  # Python has no year 10000, and no list as a key
+        return df.limit(SAMPLE_ROWS).toArrow()
 
 
 def _existing(store: Store, mode: str, keys: tuple[KeyColumn, ...], schema: str) -> TableMeta | None:
@@ -239,7 +250,7 @@ def _keys(df: DataFrame, key: str | Sequence[str]) -> tuple[KeyColumn, ...]:
 
 
 def _plan(
-    df: DataFrame, sample: pa.Table, made: TableMeta, old: TableMeta | None
+    df: DataFrame, key: list[str], sample: pa.Table, made: TableMeta, old: TableMeta | None
 ) -> tuple[BucketLayout, Callable[[], tuple[HotKey, ...]]]:
     """The layout, and how to find the hottest keys."""
     if made.bucket_size == 0:
@@ -247,7 +258,7 @@ def _plan(
     text = explain_text(df)
     guess = size_in_bytes(text)
     modulus = cells_for(made.buckets or None, guess, made.bucket_size)
-    keys = df.select(*map(quoted, made.names))
+    keys = df.select(*key)
 
     def in_tasks_of(size: int) -> DataFrame:
         """Every task of an aggregate begins with a page of 64 MB, however little it counts."""
@@ -257,7 +268,7 @@ def _plan(
 
     with _settings(df.sparkSession, _COUNTING if keeps_order(text) else {}):
         counted = (
-            in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(made.names, modulus)).alias("cell"))
+            in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(key, modulus)).alias("cell"))
             .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
         )  # fmt: skip
     cells: Int64 = np.zeros(modulus, dtype=np.int64)
@@ -267,13 +278,12 @@ def _plan(
     width = _row_bytes(sample, made.names) if len(sample) else row_bytes(df.schema)
     buckets = made.buckets or choose_buckets(cells, width, made.bucket_size)
     layout = plan_layout(bucket_rows(cells, buckets), nulls, width, made.bucket_size, old)
-    return layout, partial(_hot_keys, in_tasks_of(2 * BYTES_A_COUNT), made.names, cells)
+    return layout, partial(_hot_keys, in_tasks_of(2 * BYTES_A_COUNT), cells)
 
 
-def _bucket_sql(names: Sequence[str], modulus: int) -> str:
-    columns = [quoted(n) for n in names]
-    there = " AND ".join(f"{c} IS NOT NULL" for c in columns)
-    return f"CASE WHEN {there} THEN pmod(hash({', '.join(columns)}), {modulus}) ELSE {NULL_BUCKET} END"
+def _bucket_sql(key: Sequence[str], modulus: int) -> str:
+    there = " AND ".join(f"{c} IS NOT NULL" for c in key)
+    return f"CASE WHEN {there} THEN pmod(hash({', '.join(key)}), {modulus}) ELSE {NULL_BUCKET} END"
 
 
 def _varied(sample: pa.Table, names: Sequence[str]) -> list[str]:
@@ -303,21 +313,21 @@ def _row_bytes(sample: pa.Table, names: Sequence[str]) -> float:
     return max(0.125, float(size) / len(sample))
 
 
-def _hot_keys(keys: DataFrame, names: Sequence[str], cells: Int64) -> tuple[HotKey, ...]:
+def _hot_keys(keys: DataFrame, cells: Int64) -> tuple[HotKey, ...]:
     """The hottest keys and their rows: counted in the few cells that hold them."""
     order = np.argsort(-cells)[:HOT_CELLS]
     usual = max(3 * float(cells[cells > 0].mean()) if cells.any() else 0.0, float(cells.sum()) * HOT_SHARE, 1.0)
     hot = [int(c) for c in order if cells[c] > usual]
     if not hot:
         return ()
-    inside = keys.filter(F.expr(_bucket_sql(names, len(cells))).isin(hot))
+    inside = keys.filter(F.expr(_bucket_sql(keys.columns, len(cells))).isin(hot))
     counted = (
-        inside.groupBy(*map(quoted, names)).agg(F.count("*").alias("_rows"))
+        inside.groupBy(*keys.columns).agg(F.count("*").alias("_rows"))
         .orderBy(F.col("_rows").desc()).limit(HOT_KEYS)
-        .select(*(F.col(quoted(n)).cast("string").alias(f"_k{i}") for i, n in enumerate(names)), "_rows")
+        .select(*(F.col(c).cast("string") for c in keys.columns), "_rows")
     )  # fmt: skip
     table = counted.toArrow().to_pylist()
-    return tuple(HotKey(tuple(r[f"_k{i}"] for i in range(len(names))), int(r["_rows"])) for r in table)
+    return tuple(HotKey(tuple(r[c] for c in keys.columns), int(r["_rows"])) for r in table)
 
 
 def _merge_hot(old: tuple[HotKey, ...], new: tuple[HotKey, ...]) -> tuple[HotKey, ...]:
@@ -327,30 +337,31 @@ def _merge_hot(old: tuple[HotKey, ...], new: tuple[HotKey, ...]) -> tuple[HotKey
     return tuple(HotKey(k, n) for k, n in sorted(rows.items(), key=lambda e: -e[1])[:HOT_KEYS])
 
 
-def _stage(df: DataFrame, url: str, names: Sequence[str], layout: BucketLayout, varied: Sequence[str]) -> None:
-    """Every unit one partition, sorted, written as one file; no dictionaries of columns that are `varied`."""
+def _stage(
+    df: DataFrame, names: list[str], key: list[str], url: str, layout: BucketLayout, varied: Sequence[str]
+) -> None:
+    """Every unit one partition, sorted, written as one file under `names`; no dictionaries of those `varied`."""
     text = explain_text(df)
     rows, row = numbered(df, df.columns, keeps_order(text))
     units = len(layout.units())
     if (size_in_bytes(text) or 0) >= SORTED_SHUFFLE_BYTES:
         units = max(units, SORTED_SHUFFLE)
-    unit = F.expr(_unit_sql(names, layout, row)).alias("_u")
-    routed = rows.select(*map(quoted, df.columns), unit)
-    placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*map(quoted, names))
+    unit = F.expr(_unit_sql(key, layout, row)).alias("_u")
+    routed = rows.select(*df.columns, unit)
+    placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*key).toDF(*names)
     with _settings(df.sparkSession, _SETTINGS):
         writer = placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0")
         writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
 
 
-def _unit_sql(names: Sequence[str], layout: BucketLayout, row: str) -> str:
+def _unit_sql(key: Sequence[str], layout: BucketLayout, row: str) -> str:
     """The number of a row's unit: its bucket, or where that is sharded a shard picked by the row's number."""
     at = {unit: i for i, unit in enumerate(layout.units())}
     nulls = layout.shards.get(NULL_BUCKET)
     first_null = at[NULL_BUCKET, nulls.first if nulls else 0]
     alone = f"{first_null} + cast(pmod({row}, {nulls.count if nulls else 1}) AS int)"
-    columns = [quoted(n) for n in names]
-    there = " AND ".join(f"{c} IS NOT NULL" for c in columns)
-    bucket = f"pmod(hash({', '.join(columns)}), {layout.buckets})"
+    there = " AND ".join(f"{c} IS NOT NULL" for c in key)
+    bucket = f"pmod(hash({', '.join(key)}), {layout.buckets})"
     cut = {b: s for b, s in layout.shards.items() if b != NULL_BUCKET and s.count > 1}
     if not cut:
         return f"CASE WHEN {there} THEN {bucket} ELSE {alone} END"

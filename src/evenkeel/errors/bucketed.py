@@ -42,6 +42,13 @@ class NotBucketed(EvenkeelError):
             f"install fsspec and its package for '{scheme}'; Spark needs to reach that store as well.",
         )
 
+    @classmethod
+    def not_seen(cls, path: str, url: str) -> EvenkeelError:
+        return cls._make(
+            f"Spark has written to '{url}', but nothing is there for pyarrow: nothing was committed to '{path}'.",
+            "write the path without '%', '..' or links, and see that Spark and Python reach the same store.",
+        )
+
 
 class BrokenTable(EvenkeelError):
     @classmethod

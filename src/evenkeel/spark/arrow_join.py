@@ -30,7 +30,16 @@ _NOT_IN_ARROW = (T.CalendarIntervalType, T.VariantType, T.UserDefinedType, T.Yea
 
 def fits_arrow(schema: T.StructType) -> bool:
     """Whether every column can go through Arrow and back."""
-    return not contains_type(schema, _NOT_IN_ARROW)
+    return not contains_type(schema, _NOT_IN_ARROW) and not _repeats_names(schema)
+
+
+def _repeats_names(kind: T.DataType) -> bool:
+    """Whether some struct has two fields of one name, which Arrow's have not in Spark."""
+    if isinstance(kind, T.StructType):
+        return len(set(kind.names)) < len(kind) or any(_repeats_names(f.dataType) for f in kind)
+    if isinstance(kind, T.MapType):
+        return _repeats_names(kind.keyType) or _repeats_names(kind.valueType)
+    return isinstance(kind, T.ArrayType) and _repeats_names(kind.elementType)
 
 
 def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) -> DataFrame:
@@ -44,12 +53,16 @@ def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) 
         parts.append(routed[side].df.selectExpr(*tag, *keys, *names[side]))
     both = parts[0].unionByName(parts[1], allowMissingColumns=True).repartitionById(workers, "_region")
     regions = [T.StructField("_l_region", T.IntegerType()), T.StructField("_r_region", T.IntegerType())]
-    schema = T.StructType([*regions, *(T.StructField(f.name, f.dataType) for s in SIDES for f in fields[s])])
+    schema = T.StructType([*regions, *(_nullable(f) for s in SIDES for f in fields[s])])
     return in_workers(both, _joiner((names["left"], names["right"]), len(spans)), schema)
 
 
 def _fields(df: DataFrame) -> list[T.StructField]:
     return [f for f in df.schema if not f.name.endswith(("_region", "_copies"))]
+
+
+def _nullable(field: T.StructField) -> T.StructField:
+    return T.StructField(field.name, field.dataType, metadata=field.metadata)
 
 
 def _bounds(span: Span, side: Side, i: int) -> list[str]:

@@ -129,6 +129,8 @@ def check_boolean(df: DataFrame, sql: str, shown: str) -> None:
     """Raise unless Spark takes the expression for a predicate over the columns of `df`."""
     try:
         kind = df.select(F.expr(sql).alias("c")).schema["c"].dataType
+        if isinstance(kind, T.BooleanType):  # a join accepts less than a projection: nothing that is up to chance
+            df.join(df.sparkSession.range(0).toDF("_none"), F.expr(sql), "left_semi").schema  # noqa: B018
     except AnalysisException as error:
         if "mix year-month and day-time" in str(error):
             raise UnusableBand.mixed_interval(shown) from None
