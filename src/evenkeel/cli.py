@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +47,7 @@ def join(
     memory: Memory = "4g",
 ) -> None:
     """Join two inputs and write the result."""
-    _check_target(out, format, overwrite)
+    _check_target(out, format, overwrite, (left, right))
     console = Console(stderr=True)
     with console.status("starting Spark") as status:
         plan = _plan(left, right, on, how, scheme, workers, memory, status)
@@ -88,7 +89,7 @@ def multi_join(
     paths = dict(_named(text) for text in input)
     if len(paths) < len(input):
         raise UnreadableInput.at(", ".join(input), "two inputs have one name")
-    _check_target(out, format, overwrite)
+    _check_target(out, format, overwrite, paths.values())
     console = Console(stderr=True)
     with console.status("starting Spark") as status:
         frames = dict(zip(paths, _read(list(paths.values()), memory), strict=True))
@@ -155,7 +156,7 @@ def bucket_join(
     import evenkeel as ek
     from evenkeel.spark.session import local_session
 
-    _check_target(out, format, overwrite)
+    _check_target(out, format, overwrite, (left, right))
     console = Console(stderr=True)
     with console.status("starting Spark") as status:
         plan = ek.bucketed.plan(local_session("evenkeel", memory=memory), left, right, how)
@@ -215,11 +216,17 @@ def jvm_archive(
     print(f"--conf spark.driver.extraJavaOptions={option(file)}")
 
 
-def _check_target(out: Path | None, format: str, overwrite: bool) -> None:
+def _check_target(out: Path | None, format: str, overwrite: bool, inputs: Iterable[str]) -> None:
     if format not in _FORMATS:
         raise UnreadableInput.at(format, "it is not a format that can be written")
-    if out is not None and out.exists() and not overwrite:
+    if out is None or not out.exists():
+        return
+    if not overwrite:
         raise UnreadableInput.target_exists(str(out))
+    for path in inputs:  # Spark empties the folder before it reads
+        read = Path(path.removeprefix("file://")).resolve()
+        if out.resolve() in (read, *read.parents):
+            raise UnreadableInput.target_is_read(str(out), path)
 
 
 def _write(result: Any, out: Path, format: str) -> None:

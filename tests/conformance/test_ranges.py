@@ -71,6 +71,20 @@ def test_conditions(spark, interpreted, condition, how, seed, monkeypatch):
         assert_same_rows(ek.join(*frames, on, how, scheme=scheme, workers=WORKERS), expected)
 
 
+@pytest.mark.parametrize("workers", [2, 4, 5, 7])
+def test_bins_before_the_shuffle_cross_zero(spark, interpreted, workers, seed, monkeypatch):
+    """Their numbers are taken modulo what the region leaves of an integer, and bin -1 is not bin 0 in that either."""
+    monkeypatch.setattr(bin_width, "MOST_BUILD_BYTES", 0)
+    rng = np.random.default_rng(seed)
+    left, right = (table(rng.integers(-9, 9, 300).tolist(), seed + i) for i in (1, 2))
+    frames = [spark.createDataFrame(t) for t in (left, right)]
+    for condition in ("asymmetric", "equality and band"):
+        on = CONDITIONS[condition]
+        plan = ek.plan(*frames, on, "left", scheme="equi_weight", workers=workers)
+        assert plan.tree.local.before
+        assert_same_rows(plan.execute(), duck_join(left, right, on, "left"))
+
+
 def test_bins_before_the_shuffle_are_counted(spark, interpreted, seed, monkeypatch):
     rng = np.random.default_rng(seed)
     frames = [spark.createDataFrame(table(rng.integers(0, 3000, 2000).tolist(), seed + i)) for i in (1, 2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,8 +51,8 @@ def theirs(frames, how):
 def test_what_a_frame_computes_itself_keeps_its_settings(spark, tmp_path, monkeypatch):
     """Keys of a table that is only read are counted without AQE; a join before it is run as the session says."""
     used = []
-    real = bucketed_write._settings
-    monkeypatch.setattr(bucketed_write, "_settings", lambda spark, values: used.append(values) or real(spark, values))
+    real = bucketed_write.settings
+    monkeypatch.setattr(bucketed_write, "settings", lambda spark, values: used.append(values) or real(spark, values))
     spark.range(100).write.parquet(str(tmp_path / "raw"))
     raw = spark.read.parquet(str(tmp_path / "raw"))
     ek.bucketed.write(raw, tmp_path / "a", "id")
@@ -60,6 +61,29 @@ def test_what_a_frame_computes_itself_keeps_its_settings(spark, tmp_path, monkey
     used.clear()
     ek.bucketed.write(raw.groupBy("id").count(), tmp_path / "b", "id")
     assert used[0] == {} and {k: spark.conf.get(k) for k in before} == before
+
+
+def test_tables_written_side_by_side_leave_the_settings_as_they_were(spark, tmp_path):
+    spark.range(3000).selectExpr("id % 100 AS k", "id AS v").write.parquet(str(tmp_path / "raw"))
+    names = {*bucketed_write._SETTINGS, *bucketed_write._COUNTING}
+    before = {n: spark.conf.get(n, None) for n in names}
+
+    def write(i):
+        return ek.bucketed.write(spark.read.parquet(str(tmp_path / "raw")), tmp_path / f"t{i}", "k", buckets=2).rows
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(write, range(3))) == [3000] * 3
+    assert {n: spark.conf.get(n, None) for n in names} == before
+
+
+def test_a_sample_of_wide_rows_is_bounded(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(bucketed_write, "SAMPLE_BYTES", 1 << 20)
+    asked = []
+    real = bucketed_write._first
+    monkeypatch.setattr(bucketed_write, "_first", lambda df, n: asked.append(n) or real(df, n))
+    wide = spark.range(300).selectExpr("id AS k", "repeat(cast(id AS string), 5000) AS v")
+    assert ek.bucketed.write(wide, tmp_path / "t", "k").rows == 300
+    assert asked[0] == 50 and 50 < asked[1] < 300
 
 
 def test_the_plan_has_no_exchange_and_no_sort(spark, lake):
@@ -265,6 +289,9 @@ def test_empty_tables(spark, lake, tmp_path):
         (lambda df, p: ek.bucketed.write(df, p / "l", "k"), "exists already"),
         (lambda df, p: ek.bucketed.join(df.sparkSession, p / "l", p / "r", "cross"), "cross"),
         (lambda df, p: ek.bucketed.join_many(df.sparkSession, [p / "l"]), "two or more"),
+        (lambda df, p: ek.bucketed.join_many(df.sparkSession, str(p / "l")), "two or more"),
+        (lambda df, p: ek.bucketed.join(df.sparkSession, p / "l", p / "r", columns=["n", "n"]), "asked for twice"),
+        (lambda df, p: ek.bucketed.join(df.sparkSession, p / "l", p / "r3", columns=[]), "No column is asked for"),
         (lambda df, p: ek.bucketed.join_many(df.sparkSession, [p / "l", p / "r"], "full"), "join of many tables"),
     ],
 )  # fmt: skip

@@ -57,6 +57,8 @@ def test_explain_and_formats(spark, files):
         (("explain", "{left}", "{right}", "--on", "l.user = r.id", "--how", "fulll"), "did you mean 'full'?"),
         (("explain", "{left}", "{right}", "--on", "l.user = r.id", "--workers", "0"), "at least one worker"),
         (("join", "{left}", "{right}", "--on", "l.user = r.id", "--out", "{left}"), "exists already"),
+        (("join", "{left}", "{right}", "--on", "a", "--out", "{left}", "--overwrite"), "is read from there"),
+        (("bucket-join", "{left}/t", "{right}", "--out", "{left}", "--overwrite"), "is read from there"),
     ],
 )
 def test_mistakes(spark, files, words, says, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from evenkeel.errors import (
     UnreadableInput,
     UnusableBand,
 )
+from evenkeel.testing import assert_same_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -89,7 +90,9 @@ def test_collated_strings_meet_though_their_hashes_differ(spark, how):
     left = spark.sql("SELECT x COLLATE UTF8_LCASE AS k, i FROM VALUES ('A', 1), ('a', 2), ('b', 3), ('c', 1) t(x, i)")
     right = spark.sql("SELECT x COLLATE UTF8_LCASE AS k, j FROM VALUES ('a', 1), ('A', 2), ('B', 3), ('d', 1) t(x, j)")
     expected = left.join(right, "k", how).count()
-    assert ek.join(left, right, "k", how, workers=5).count() == expected
+    plan = ek.plan(left, right, "k", how, workers=5)
+    assert plan.native and plan.execute().count() == expected and "left to Spark" in plan.explain()
+    assert ek.join(left, right, "k", how, scheme="one_bucket", workers=5).count() == expected
     both = ek.join(left, right, "l.k = r.k AND l.i = r.j", how, scheme="heavy_light", workers=5)
     assert both.count() == left.alias("l").join(right.alias("r"), F.expr("l.k = r.k AND l.i = r.j"), how).count()
     with pytest.raises(SchemeNotApplicable):
@@ -127,3 +130,36 @@ def test_pairs_in_arrow_keep_the_columns_comments(spark):
     both = ek.plan(left, right, on, scheme="one_bucket", workers=3)
     assert both.tree.local.operator != "arrow", "Spark puts no struct with two fields of one name into Arrow"
     assert both.execute().count() == plan.execute().count()
+
+
+@pytest.mark.parametrize("how", ["inner", "right", "left_semi"])
+def test_clauses_about_one_side_guard_its_keys(spark, how):
+    """A cast or a division that fails for rows which another clause leaves out."""
+    left = spark.createDataFrame([("1", 0), ("2", 1), ("x", 2), ("3", 5)], "s string, x int")
+    right = spark.createDataFrame([(1, 1.0), (2, 2.0), (3, 9.0)], "k int, y double")
+    for on in ("l.s RLIKE '^[0-9]+$' AND cast(l.s AS int) = r.k", "l.x <> 0 AND 10 / l.x < r.y"):
+        expected = left.alias("l").join(right.alias("r"), F.expr(on), how)
+        for scheme in ("auto", "one_bucket"):
+            assert_same_rows(ek.join(left, right, on, how, scheme=scheme, workers=4), expected)
+
+
+def test_structs_compare_by_place(spark):
+    rows = spark.sql("SELECT cast(id % 5 AS int) AS a, id % 3 AS b FROM range(30)")
+    left = rows.selectExpr("a", "b", "named_struct('f', a, 'g', named_struct('h', b)) AS s")
+    right = rows.selectExpr("a AS x", "b AS y", "named_struct('p', a, 'q', named_struct('r', b)) AS t")
+    for on in ("struct(l.a, l.b) = struct(r.x, r.y)", "(l.a, l.b) <=> (r.x, r.y)", "l.s = r.t"):
+        expected = left.alias("l").join(right.alias("r"), F.expr(on), "full")
+        assert_same_rows(ek.join(left, right, on, "full", scheme="heavy_light", workers=3), expected)
+
+
+def test_whole_numbers_beside_floats(spark):
+    """Without ANSI they are compared as floats, which round them."""
+    left = spark.sql("SELECT cast(16777210 + id AS bigint) AS k, id AS n FROM range(20)")
+    right = spark.sql("SELECT cast(16777210 + id AS float) AS k, id AS m FROM range(20)")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for on in ("l.k <= r.k", "l.k >= r.k AND l.k <= r.k", "abs(l.k - r.k) <= 0.5"):
+            expected = left.alias("l").join(right.alias("r"), F.expr(on))
+            assert ek.join(left, right, on, scheme="m_bucket", workers=8).count() == expected.count(), on
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")

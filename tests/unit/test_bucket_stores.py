@@ -6,8 +6,13 @@
 from __future__ import annotations
 
 import io
+import json
+import socket
+import subprocess
 import sys
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pyarrow as pa
@@ -139,3 +144,24 @@ def test_a_store_that_nothing_reaches(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(EvenkeelError, match="install fsspec"):
         Store.at("vault://lake/l").read_meta()
+
+
+def test_one_writer_takes_the_place_of_a_dead_one(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead = json.dumps({"host": socket.gethostname(), "pid": gone.pid, "id": "x"})
+    for i in range(20):
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / MARKER).write_text(dead)
+        ready = threading.Barrier(4)
+
+        def begin(store, ready=ready):
+            ready.wait()
+            try:
+                return store.begin()
+            except EvenkeelError:
+                return None
+
+        with ThreadPoolExecutor(4) as pool:
+            let_in = [m for m in pool.map(begin, [Store.at(tmp_path / str(i)) for _ in range(4)]) if m is not None]
+        assert len(let_in) == 1 and (tmp_path / str(i) / MARKER).read_text() == let_in[0]

@@ -37,7 +37,12 @@ def test_one_commit_is_the_whole_state(tmp_path):
     assert DeltaTable(str(tmp_path)).to_pyarrow_table(columns=["side", "unit", "l_v"]).to_pylist() == [
         {"side": "left", "unit": 3, "l_v": "v4"}
     ]
+    other = [tmp_path / "checkpoint" / "offsets" / "0", tmp_path / "results" / "_delta_log" / "0.json"]
+    for file in other:
+        file.parent.mkdir(parents=True)
+        file.touch()
     assert len(state.vacuum(hours=0)) == 2  # the removed segment and the lost attempt's
+    assert all(file.exists() for file in other), "what lies below the state is not the state's"
     assert StateTable.find(str(tmp_path)).snapshot.segments == (second,)
 
 

@@ -21,7 +21,7 @@ from evenkeel.report import LoadReport
 from evenkeel.schemes import Layout
 from evenkeel.schemes.equi_weight import PREDICT_SAMPLE
 from evenkeel.spark.arrow_join import fits_arrow
-from evenkeel.spark.binding import BoundJoin, bind
+from evenkeel.spark.binding import BoundJoin, bind, guarded
 from evenkeel.spark.inputs import cores, explain_text, keeps_order, row_bytes, size_in_bytes
 from evenkeel.spark.statistics import collect, collect_ranges, collect_sizes, key_names
 from evenkeel.spark.stream_sample import stream_sample
@@ -52,7 +52,7 @@ def plan(
             raise UnreadableInput.streaming(side)
     joined, asked = parse_how(how), parse_scheme(scheme)
     count = None if workers is None else parse_workers(workers)
-    request = bind(left, right, on, joined, parse_suffixes(suffixes))
+    request = guarded(bind(left, right, on, joined, parse_suffixes(suffixes)))
     drawn, explained = draft(request, joined, asked, count or default_workers(left.sparkSession))
     made = JoinPlan(request, drawn, explained)
     made.tree  # noqa: B018  a plan that cannot be made fails here, not when it is first looked at
@@ -130,7 +130,7 @@ class JoinPlan:
     def scheme(self) -> str:
         """The scheme that was chosen; a join left to Spark is `hash`, its own way."""
         assert self.tree.chosen is not None
-        return self.tree.chosen.scheme
+        return "hash" if self.native else self.tree.chosen.scheme
 
     @property
     def native(self) -> bool:

@@ -47,7 +47,11 @@ def result_columns(
     if wanted is None:
         return tuple(out)
     by_name = {c.name: c for c in out}
+    if not wanted:
+        raise UnknownColumn.none_asked(by_name)
     for name in wanted:
         if name not in by_name:
             raise UnknownColumn.in_condition(name, "joined", by_name)
+        if wanted.count(name) > 1:
+            raise AmbiguousColumn.asked_twice(name)
     return tuple(by_name[n] for n in wanted)

@@ -74,6 +74,7 @@ def _merge(store: Store, unit: Unit, key: tuple[str, ...], run: str) -> DataFile
     name = f"{folder}/{finish.file_name(unit.bucket, unit.shard, run)}"
     # An attempt that was given up may still be writing: each has a name of its own until it is done.
     part = f"{folder}/.{uuid4().hex}.part"
+    store.check(unit.files[0])
     with store.open(unit.files[0]) as source:
         columns = pq.read_schema(source).names
     writer: pq.ParquetWriter | None = None

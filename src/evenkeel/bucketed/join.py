@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +31,7 @@ def join(
     how: str = "inner",
     *,
     suffixes: tuple[str, str] = ("", "_r"),
-    columns: list[str] | None = None,
+    columns: str | Sequence[str] | None = None,
 ) -> DataFrame:
     """Join two bucketed tables by their keys without a shuffle; the result is a plain, lazy DataFrame.
 
@@ -49,7 +49,7 @@ def plan(
     how: str = "inner",
     *,
     suffixes: tuple[str, str] = ("", "_r"),
-    columns: list[str] | None = None,
+    columns: str | Sequence[str] | None = None,
 ) -> BucketJoinPlan:
     """How `join` would go about it, from metadata alone."""
     joined = parse_how(how)
@@ -59,7 +59,7 @@ def plan(
     stores: dict[Side, Store] = {"left": Store.at(left), "right": Store.at(right)}
     metas = {s: stores[s].read_meta() for s in SIDES}
     metas["left"].require_compatible(metas["right"], stores["left"].path, stores["right"].path)
-    wanted = None if columns is None else tuple(columns)
+    wanted = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
     shown = result_columns(metas["left"], metas["right"], joined, added, wanted)
     return BucketJoinPlan(spark, stores, metas, joined, added, shown)
 

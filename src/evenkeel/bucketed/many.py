@@ -56,8 +56,8 @@ def join_many(
     joined = parse_how(how)
     if joined not in MODES:
         raise UnknownOption.of("join of many tables", how, MODES)
-    if len(paths) < 2:
-        raise UnusableBuckets.too_few(len(paths))
+    if isinstance(paths, (str, os.PathLike)) or len(paths) < 2:
+        raise UnusableBuckets.too_few(1 if isinstance(paths, (str, os.PathLike)) else len(paths))
     stores = [Store.at(p) for p in paths]
     metas = [s.read_meta() for s in stores]
     for store, meta in zip(stores[1:], metas[1:], strict=True):

@@ -18,8 +18,7 @@ filter on the key and may join the result further by its partitioning.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -33,6 +32,7 @@ from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, TableMeta, Unit
 from evenkeel.bucketed.pair import LEAST_BYTES
 from evenkeel.bucketed.store import Store, sums_of
 from evenkeel.spark.inputs import quoted
+from evenkeel.spark.session import settings
 from evenkeel.types import SIDES, How, Side, other, preserved
 
 ORDERED = "spark.sql.legacy.bucketedTableScan.outputOrdering"
@@ -236,7 +236,7 @@ def _bucketed(spark: SparkSession, side: NativeSide) -> DataFrame | None:
     keys = ", ".join(quoted(n) for n in side.meta.names)
     columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in _schema(side.meta))
     location = side.store.url(side.folder).replace("\\", "\\\\").replace("'", "\\'")
-    with _set(spark, LISTED, "false"), _set(spark, VARIABLES, "false"):
+    with settings(spark, {LISTED: "false", VARIABLES: "false"}):
         try:
             spark.sql(
                 f"CREATE TABLE {name} ({columns}, {SHARD} INT) USING parquet "
@@ -250,16 +250,6 @@ def _bucketed(spark: SparkSession, side: NativeSide) -> DataFrame | None:
             return spark.table(name)
         finally:
             spark.sql(f"DROP TABLE IF EXISTS {name}")
-
-
-@contextmanager
-def _set(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
 def _schema(meta: TableMeta) -> StructType:

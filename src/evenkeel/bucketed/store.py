@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,13 +30,29 @@ import pyarrow.parquet as pq
 
 from evenkeel.bucketed.metadata import FILE, DataFile, TableMeta
 from evenkeel.errors import BrokenTable, NotBucketed
+from evenkeel.spark.session import local_path
 
 MARKER = "_writing.json"
 _BLOCK = 1 << 20
 _HADOOP_CHUNK = 512
-_LOCAL = re.compile("^file:(?://(?:localhost)?)?/+")
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of a store, and pyarrow's."""
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """One process or thread at a time; the system lets go of a folder whose process dies."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Store:
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Store:
         text = os.fspath(path).rstrip("/")
-        local = _LOCAL.sub("/", text)  # nothing in it is decoded, as in Spark
+        local = local_path(text)
         if "://" in local:
             return cls(text)
         there = Path(local)
@@ -118,20 +135,12 @@ class Store:
 
     def begin(self) -> str:
         """Announce a writer; refuse when another one is at work. Returns the marker's content."""
-        found = self._text(MARKER)
-        if found is not None and not _is_dead(found):
-            raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", _who(found))
         mine = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "id": uuid4().hex})
         self.fs.create_dir(self.where(""), recursive=True)
-        if found is not None:
-            self.fs.delete_file(self.where(MARKER))
-        if self.local:
-            try:
-                with open(self.where(MARKER), "x") as out:
-                    out.write(mine)
-            except FileExistsError:
-                raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", "another process") from None
-        else:
+        with _alone(self.where("")) if self.local else nullcontext():
+            found = self._text(MARKER)
+            if found is not None and not _is_dead(found):
+                raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", _who(found))
             self._put(MARKER, mine.encode())
         return mine
 

@@ -15,9 +15,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Literal, get_args
 from uuid import uuid4
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -56,6 +55,7 @@ from evenkeel.errors import (
 )
 from evenkeel.spark.exchange import numbered
 from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes, size_in_bytes
+from evenkeel.spark.session import settings
 from evenkeel.types import Int64
 
 Mode = Literal["error", "overwrite", "append"]
@@ -63,7 +63,7 @@ Mode = Literal["error", "overwrite", "append"]
 Progress = Callable[[str], None]
 STEPS = ("announced", "counted", "staged", "placed", "committed", "cleaned")
 """What `progress` is told, each after it is done."""
-SAMPLE_ROWS = 20_000
+FEW_ROWS, SAMPLE_ROWS, SAMPLE_BYTES = 50, 20_000, 8 << 20
 VARIED = 0.95
 """From this share of distinct values in the sample on, a column gets no dictionary: it has 200,000 values or more."""
 BYTES_A_COUNT = 12 << 20
@@ -157,13 +157,12 @@ def _write(
             _stage(df, names, keys, store.url(staging), layout, _varied(sample, made.names))
             hot = found.result()
         tell(STEPS[2])
+        _check_alone(store, old)  # another writer would have removed what was staged
         files = finish.place(df.sparkSession, store, staging, run, made, layout)
         tell(STEPS[3])
     finally:
         store.drop(staging)
-    now = store.find_meta()
-    if (now and now.generation) != (old and old.generation):
-        raise IncompatibleTables.changed(store.path)
+    _check_alone(store, old)
     kept = old.files if append and old is not None else ()
     retired = () if append and old is not None else tuple(sorted(finish.folders(old)))
     hot_keys = _merge_hot(old.hot_keys if append and old is not None else (), hot)
@@ -178,13 +177,27 @@ def _write(
     return BucketedTable(store.path, meta)
 
 
+def _check_alone(store: Store, old: TableMeta | None) -> None:
+    now = store.find_meta()
+    if (now and now.generation) != (old and old.generation):
+        raise IncompatibleTables.changed(store.path)
+
+
 def _sample(df: DataFrame) -> pa.Table:
-    """The first rows, of as few partitions as have them, where a limit would look into all."""
+    """The first rows: a few, and if those are not all, as many as are of a bounded size."""
+    few = _first(df, FEW_ROWS)
+    if len(few) < FEW_ROWS:
+        return few
+    return _first(df, int(min(SAMPLE_ROWS, max(FEW_ROWS, SAMPLE_BYTES * FEW_ROWS / max(1, few.nbytes)))))
+
+
+def _first(df: DataFrame, count: int) -> pa.Table:
+    """Of as few partitions as have them, where a limit would look into all."""
     try:
-        rows = df.take(SAMPLE_ROWS)
+        rows = df.take(count)
         return df.sparkSession.createDataFrame(rows, df.schema, verifySchema=False).toArrow()
     except (ValueError, TypeError, OverflowError):  # Python has no year 10000, and no list as a key
-        return df.limit(SAMPLE_ROWS).toArrow()
+        return df.limit(count).toArrow()
 
 
 def _existing(store: Store, mode: str, keys: tuple[KeyColumn, ...], schema: str) -> TableMeta | None:
@@ -266,7 +279,7 @@ def _plan(
             return keys
         return keys.coalesce(max(parallelism(df.sparkSession), math.ceil(guess / size)))
 
-    with _settings(df.sparkSession, _COUNTING if keeps_order(text) else {}):
+    with settings(df.sparkSession, _COUNTING if keeps_order(text) else {}):
         counted = (
             in_tasks_of(BYTES_A_COUNT).select(F.expr(_bucket_sql(key, modulus)).alias("cell"))
             .groupBy("cell").agg(F.count("*").alias("n")).toArrow()
@@ -349,7 +362,7 @@ def _stage(
     unit = F.expr(_unit_sql(key, layout, row)).alias("_u")
     routed = rows.select(*df.columns, unit)
     placed = routed.repartitionById(units, "_u").drop("_u").sortWithinPartitions(*key).toDF(*names)
-    with _settings(df.sparkSession, _SETTINGS):
+    with settings(df.sparkSession, _SETTINGS):
         writer = placed.write.option("compression", "snappy").option("maxRecordsPerFile", "0")
         writer.options(**{f"parquet.enable.dictionary#{c}": "false" for c in varied}).parquet(url)
 
@@ -370,15 +383,3 @@ def _unit_sql(key: Sequence[str], layout: BucketLayout, row: str) -> str:
     counts, offsets = (f"cast(split('{text}', ',') AS array<int>)[{bucket}]" for text in (counts, offsets))
     shard = f"cast(pmod({row}, {counts}) AS int)"
     return f"CASE WHEN NOT ({there}) THEN {alone} WHEN {shard} = 0 THEN {bucket} ELSE {offsets} + {shard} - 1 END"
-
-
-@contextmanager
-def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {k: spark.conf.get(k, None) for k in values}
-    for k, v in values.items():
-        spark.conf.set(k, v)
-    try:
-        yield
-    finally:
-        for k, old in before.items():
-            spark.conf.unset(k) if old is None else spark.conf.set(k, old)

@@ -11,3 +11,5 @@ class Theta:
 
     sql: str
     text: str
+    equality: bool = False
+    """Whether Spark joins by it, though equal values may differ in hash, as under a collation."""

@@ -20,6 +20,10 @@ def _near(name: str, available: Iterable[str]) -> str:
 
 class UnknownColumn(EvenkeelError):
     @classmethod
+    def none_asked(cls, available: Iterable[str]) -> EvenkeelError:
+        return cls._make("No column is asked for.", f"name some of {', '.join(available)}, or leave `columns` out.")
+
+    @classmethod
     def in_condition(cls, name: str, side: str, available: Iterable[str]) -> EvenkeelError:
         return cls._make(f"The {side} input has no column '{name}'.", _near(name, available))
 
@@ -114,6 +118,10 @@ class AmbiguousColumn(EvenkeelError):
             f"The {side} input has more than one column called '{name}'.",
             "rename one of them, with df.toDF(...) or withColumnRenamed, before joining.",
         )
+
+    @classmethod
+    def asked_twice(cls, name: str) -> EvenkeelError:
+        return cls._make(f"The column '{name}' is asked for twice.", "name every column once.")
 
     @classmethod
     def in_result(cls, name: str, suffixes: tuple[str, str]) -> EvenkeelError:
@@ -297,6 +305,13 @@ class UnreadableInput(EvenkeelError):
     @classmethod
     def target_exists(cls, path: str) -> EvenkeelError:
         return cls._make(f"'{path}' exists already.", "choose another place, or add --overwrite.")
+
+    @classmethod
+    def target_is_read(cls, path: str, source: str) -> EvenkeelError:
+        return cls._make(
+            f"The result cannot replace '{path}': the input '{source}' is read from there.",
+            "write it to another folder, and move that when it is done.",
+        )
 
 
 class ArchiveUnwritable(EvenkeelError):

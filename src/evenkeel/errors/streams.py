@@ -54,6 +54,14 @@ class StateMismatch(EvenkeelError):
         )
 
     @classmethod
+    def other_view(cls, path: str, seen: int | None, epoch: int) -> EvenkeelError:
+        found = "there is no view" if seen is None else f"the view is of epoch {seen}"
+        return cls._make(
+            f"The state has come to epoch {epoch}, but at '{path}' {found}: what it lacks cannot be computed again.",
+            "put the view back that belongs to the state, or begin again with a new state, checkpoint and view.",
+        )
+
+    @classmethod
     def other_checkpoint(cls, state: str, checkpoint: str) -> EvenkeelError:
         return cls._make(
             f"The state '{state}' belongs to another checkpoint than '{checkpoint}': rows would be joined twice or "
@@ -222,4 +230,18 @@ class SinkUnwritable(EvenkeelError):
         return cls._make(
             f"The results cannot be written to '{path}': {why}. The epoch was not committed.",
             "make the folder writable, or free space on its disk, and start the query again.",
+        )
+
+    @classmethod
+    def name_taken(cls, path: str, name: str) -> EvenkeelError:
+        return cls._make(
+            f"Folders of results in '{path}' are named by '{name}', and a column of the results is called the same.",
+            "rename the column in the inputs, or use ek.sinks.delta.",
+        )
+
+    @classmethod
+    def not_seen(cls, path: str) -> EvenkeelError:
+        return cls._make(
+            f"Spark has written results to '{path}', but none of its files is there. The epoch was not committed.",
+            "put the table on a disk that the driver and all executors share, and start the query again.",
         )

@@ -5,8 +5,8 @@ A row of one side is in the bin that holds its position; a row of the other is c
     x -> floor(x / w)          y -> floor((y + lo) / w) .. floor((y + hi) / w)          (lo <= x - y <= hi)
 
 Invariant: x is in one bin, so a pair meets in one bin at the most, and a pair that matches meets in that of x. Bins
-are numbered modulo a prime of 31 bits, with the hash of the equalities added: the copies of a row are consecutive
-numbers, fewer than the prime, so they stay apart.
+are numbered with the hash of the equalities added, and then taken modulo what fits into 31 bits, once: the copies of a
+row are consecutive numbers, fewer than the modulus, so they stay apart.
 Cost: a row is copied width / w + 1 times and compared with the rows of w + width positions: narrow bins copy, wide
 bins compare. Every region has its own w, chosen from the keys (`plan/bin_width.py`).
 Bins are numbered after the shuffle, so that no copy is shipped; or before it, as part of the region's number, so that
@@ -55,12 +55,12 @@ class Bins:
         span, mine = condition.spans[0], f"_{side[0]}"
         x, width = f"({span.sql(side)})", self._width(f"{mine}_region")
         if side != self.spread:
-            return {f"{mine}_bin": _number(_bin(x, width), side, condition)}
+            return {f"{mine}_bin": self._number(_bin(x, width), side, condition)}
         low, high = span.reach_sql(side)
         # A row without a position matches nothing, but may have to be kept: explode_outer.
         return {
             f"{mine}_run": f"explode_outer(sequence({_bin(low, width)}, {_bin(high, width)}))",
-            f"{mine}_bin": _number(f"{mine}_run", side, condition),
+            f"{mine}_bin": self._number(f"{mine}_run", side, condition),
         }
 
     def above(self, side: Side) -> str | None:
@@ -71,6 +71,17 @@ class Bins:
         # Spark sorts by the bin first, which tells more rows apart than the region, of which a task has one.
         return conjunction(same_bin, SAME_REGION, *same_keys(condition), condition.residual_sql)
 
+    def _number(self, bin_: str, side: Side, condition: Condition) -> str:
+        """The bin, moved by the hash of the equalities. `before` the shuffle, the region's number takes the modulus."""
+        number = bin_
+        if condition.equi:
+            hashed = f"xxhash64({', '.join(e.sql(side) for e in condition.equi)})"
+            number = f"{bin_} + pmod({hashed}, {MODULUS}L)"
+        if not self.before:
+            number = f"cast(pmod({number}, {MODULUS}L) AS int)"
+        # Never NULL, so that Spark need not test for it before the shuffle; a row without a bin has one of its side.
+        return f"coalesce({number}, {-1 if side == 'left' else -2})"
+
     def _width(self, region: str) -> str:
         if len(set(self.widths)) == 1:
             return f"{self.widths[0]!r}D"
@@ -80,14 +91,3 @@ class Bins:
 def _bin(x: str, width: str) -> str:
     """The half keeps whole numbers clear of the edges of bins; positions beyond any bigint share the outermost bin."""
     return f"floor(greatest(least(({x} + 0.5D) / {width}, 4e18D), -4e18D))"
-
-
-def _number(bin_: str, side: Side, condition: Condition) -> str:
-    """The bin modulo a prime, moved by the hash of the equalities."""
-    number = f"pmod({bin_}, {MODULUS}L)"
-    if condition.equi:
-        hashed = f"xxhash64({', '.join(e.sql(side) for e in condition.equi)})"
-        number = f"pmod({number} + pmod({hashed}, {MODULUS}L), {MODULUS}L)"
-    # Never NULL, so that Spark need not test for it before the shuffle; a row without a bin has one of its own side.
-    return f"coalesce(cast({number} AS int), {-1 if side == 'left' else -2})"
-

@@ -97,7 +97,8 @@ def _candidates(plan: TwoWay) -> str:
         load = c.layout.predicted
         if load is None:
             continue
-        mark = "->" if plan.chosen is not None and c.scheme == plan.chosen.scheme else "  "
+        taken = "hash" if plan.native else plan.chosen.scheme if plan.chosen is not None else None
+        mark = "->" if c.scheme == taken else "  "
         note = f"  ({c.note})" if c.note else ""
         lines.append(f"{mark} {c.scheme:16s} {load.skew_degree:17.2f} {load.replication:13.2f} {c.cost:20,.0f}{note}")
     lines += [f"   {scheme:16s} not fitted: {why}" for scheme, why in plan.unfitted]

@@ -147,6 +147,9 @@ def _choose_without_equality(plan: TwoWay) -> TwoWay:
     assert plan.problem is not None
     usable = [c for c in plan.candidates if not c.note]
     best = min(usable, key=lambda c: c.cost)
+    if not plan.condition.spans and any(t.equality for t in plan.condition.residual):
+        reason = "values that a collation or padding makes equal are for Spark to hash"
+        return replace(plan, chosen=best, native=True, reason=reason)
     left, right = (plan.problem.stats.of(s).row_count for s in SIDES)
     if not plan.condition.spans and best.scheme != "broadcast" and left * right / plan.workers > MOST_PAIRS:
         raise TooManyPairs.of(plan.condition.text, left, right, plan.workers)

@@ -6,6 +6,7 @@ Everything that can be wrong with a request is found here or while parsing, befo
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
 from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition, UnusableBand
 from evenkeel.spark.inputs import contains_type
 from evenkeel.spark.positions import spans_of
-from evenkeel.types import SIDES, How, Side
+from evenkeel.types import SIDES, How, Side, other, preserved
 
 UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
 PLAIN = (
@@ -30,6 +31,8 @@ _FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
     (T.StringType,),
 )
 """Types that compare with one another; any other pair must be of one type."""
+_OF_SIDE: dict[Side, re.Pattern[str]] = {s: re.compile(rf"\b_{s[0]}\d+\b") for s in SIDES}
+"""What names a column of the side; in a literal too, where it only keeps a clause from being known as one-sided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ def bind(
         if is_collated(kind) or any(is_padded(frames[s], e.sql(s)) for s in SIDES):
             # Equal under a collation, or after padding, is not equal in hash: compared, never routed by.
             sign = "<=>" if e.null_safe else "="
-            residual.append(Theta(f"({e.left}) {sign} ({e.right})", e.text))
+            residual.append(Theta(f"({e.left}) {sign} ({e.right})", e.text, equality=True))
             continue
         sql = {}
         for side in SIDES:
@@ -93,6 +96,21 @@ def bind(
     spans = spans_of(frames, condition.bands)
     condition = replace(condition, equi=tuple(equi), residual=tuple(residual), spans=spans)
     return BoundJoin(frames["left"], frames["right"], condition, how, tuple(keys), names, suffixes)
+
+
+def guarded(join: BoundJoin) -> BoundJoin:
+    """Clauses about one side hold before its keys are computed, as in Spark, unless its rows are kept all the same.
+
+    `l.s RLIKE '^[0-9]+$' AND cast(l.s AS int) = r.k` would fail otherwise.
+    """
+    sides = {s: join.side(s) for s in SIDES}
+    for side in SIDES:
+        if side in preserved(join.how) and join.how != "left_semi":
+            continue
+        for clause in join.condition.residual:
+            if _OF_SIDE[side].search(clause.sql) and not _OF_SIDE[other(side)].search(clause.sql):
+                sides[side] = sides[side].filter(clause.sql)
+    return replace(join, left=sides["left"], right=sides["right"])
 
 
 def is_padded(df: DataFrame, sql: str) -> bool:
@@ -181,8 +199,19 @@ def common_type(left: DataFrame, right: DataFrame, e: Equi) -> T.DataType:
     _comparable(e, *kinds)
     if kinds[0] == kinds[1]:
         return kinds[0]
-    both = left.crossJoin(right).select(F.expr(f"coalesce({e.left}, {e.right})").alias("k"))
+    # Spark compares structs field by field, whatever the fields are called, but puts only like ones into one column.
+    compared = [
+        f"cast({sql} AS {_by_place(kind).simpleString()})" if isinstance(kind, T.StructType) else sql
+        for sql, kind in zip((e.left, e.right), kinds, strict=True)
+    ]
+    both = left.crossJoin(right).select(F.expr(f"coalesce({compared[0]}, {compared[1]})").alias("k"))
     return both.schema["k"].dataType
+
+
+def _by_place(kind: T.DataType) -> T.DataType:
+    if not isinstance(kind, T.StructType):
+        return kind
+    return T.StructType([T.StructField(f"_{i}", _by_place(f.dataType)) for i, f in enumerate(kind)])
 
 
 def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple[str, str]) -> list[tuple[str, str]]:

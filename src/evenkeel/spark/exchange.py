@@ -262,7 +262,7 @@ def as_shipped(routed: RoutedInput, layout: Layout, local: LocalJoin, join: Boun
     if above is None:
         return routed
     df = _with_columns(routed.df, local, routed.side, join)
-    number = f"{routed.region} + {p} * pmod({above}, {(2**31 - 1) // p}) AS {routed.region}"
+    number = f"{routed.region} + {p} * cast(pmod({above}, {(2**31 - 1) // p}L) AS int) AS {routed.region}"
     kept = [c for c in routed.df.columns if c != routed.region]
     return RoutedInput(df.selectExpr(*kept, number), routed.side)
 

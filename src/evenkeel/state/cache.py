@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evenkeel.state.segment import Segment, read_segment
+from evenkeel.state.segment import Segment, in_utc, read_segment
 
 LIMIT = 8 << 30
 HANDLES = 4096
@@ -42,6 +42,7 @@ class SegmentCache:
         if table is None:
             read = read_segment(self.root, segment)
             table = self._mapped(self._write(segment.path, read)) or read
+        table = in_utc(table)
         self._keep(segment.path, table)
         return table
 

@@ -12,7 +12,7 @@ import os
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from evenkeel.errors import StateUnwritable
 
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 KEY, TIME, ROW = "_key", "_time", "_row"
 """The hash of the row's join key, its event time in microseconds, and the hash of its content and epoch."""
 
@@ -83,3 +84,22 @@ def write_segment(root: str, input: str, unit: int, epoch: int, rows: pa.Table, 
 def read_segment(root: str, segment: Segment) -> pa.Table:
     table = pq.read_table(Path(root, segment.path), partitioning=None).combine_chunks()
     return table
+
+
+def in_utc(rows: Rows) -> Rows:
+    """Points in time labelled as UTC's: Spark labels them with the session's zone, which may be another tomorrow."""
+    labelled = pa.schema([f.with_type(_utc(f.type)) for f in rows.schema], rows.schema.metadata)
+    return rows if labelled.equals(rows.schema) else rows.cast(labelled)
+
+
+def _utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_utc(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_utc(kind.value_type)))
+    if pa.types.is_map(kind):
+        key, item = kind.key_field.with_type(_utc(kind.key_type)), kind.item_field.with_type(_utc(kind.item_type))
+        return pa.map_(key, item, kind.keys_sorted)
+    return kind

@@ -97,6 +97,15 @@ class StateTable:
             raise StateUnwritable.at(root, error) from error
         return cls(root, DeltaTable(root), description)
 
+    def hand_over(self, query: str) -> None:
+        """Give a state without any epoch to another query; the one it belonged to is refused from now on."""
+        self.description = {**self.description, "query": query}
+        try:
+            self._delta.alter.set_table_description(json.dumps(self.description))
+            self._delta.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise StateUnwritable.at(self.root, error) from error
+
     def writable(self) -> None:
         """Find out before any row is read whether the state can be written to."""
         probe = Path(self.root, f"_evenkeel-{os.getpid()}")
@@ -139,10 +148,15 @@ class StateTable:
         return self.snapshot
 
     def vacuum(self, hours: int = 1) -> list[str]:
-        """Delete files that no version of the last `hours` hours needs, lost attempts' files among them."""
-        gone = self._delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-        self._delta.update_incremental()
-        return list(gone)
+        """Delete files that no version of the last `hours` hours needs, lost attempts' files among them.
+
+        Of segments alone: a checkpoint or a table of results below the state's folder is not ours to delete.
+        """
+        unused = self._delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        gone = [path for path in unused if path.startswith(f"{PARTITIONS[0]}=")]
+        for path in gone:
+            Path(self.root, path).unlink(missing_ok=True)
+        return gone
 
     def _load(self) -> Snapshot:
         epoch = self._delta.transaction_version(self.query)

@@ -46,11 +46,13 @@ class BandSpec:
         if values.dtype.kind == "i":
             return values + int(low), values + int(high)
         size = np.minimum(np.abs(values), 1e300) * self.slack
-        with np.errstate(invalid="ignore"):
-            return values + low - size - self._extra(low), values + high + size + self._extra(high)
+        return self._end(values, low, -size), self._end(values, high, size)
 
-    def _extra(self, bound: float) -> float:
-        return 0.0 if np.isinf(bound) else self.slack * abs(bound)
+    def _end(self, values: Any, bound: float, size: Any) -> Any:
+        """An open end is open to every row, also to one at the other end of all numbers."""
+        if np.isinf(bound):
+            return np.full_like(values, bound)
+        return values + bound + size + np.copysign(self.slack * abs(bound), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class JoinSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     hashing: str = XXHASH64
     """Which hash `_key` is."""
+    clock: str | None = None
+    """The columns that `_time` comes from, and the zone where they are read in one."""
 
     @property
     def ranges(self) -> tuple[BandSpec, ...]:
@@ -122,17 +126,19 @@ class JoinSpec:
 
 
 _PARTS = ("condition", "how", "columns", "types", "window", "lateness", "time", "equality", "bands", "verify", "checks",
-          "hashing")
+          "hashing", "clock")
 _NAMES = {"how": "join type", "columns": "set of columns", "types": "schema", "bands": "condition",
           "verify": "condition", "checks": "condition", "equality": "condition", "time": "time column",
-          "hashing": "hash of keys"}  # fmt: skip
+          "hashing": "hash of keys", "clock": "event time"}  # fmt: skip
+_SINCE = {"hashing": XXHASH64}
+"""Parts that older states do not name, and what they were; a clock may have been any."""
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on with a state that means something else."""
     for part in _PARTS:
-        a, b = before.get(part, XXHASH64 if part == "hashing" else None), now.get(part)
-        if a != b:
+        a, b = before.get(part, _SINCE.get(part)), now.get(part)
+        if a != b and (part != "clock" or a is not None):
             raise StateMismatch.changed(_NAMES.get(part, part), _shown(a), _shown(b))
 
 

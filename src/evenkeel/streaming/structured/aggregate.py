@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType
 
 from evenkeel.conditions import Names
 from evenkeel.conditions.text import bind_text
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery
 
 VIEW = "_evenkeel-view"
+_APP = "evenkeel"
 WINDOW = "window"
 """The column with the start of the window, where values are distinct within one."""
 _AGGREGATES: dict[str, Callable[[Column], Column]] = {"sum": F.sum, "avg": F.avg, "count": F.count}
@@ -58,6 +59,9 @@ class StreamAggregate:
                 raise AmbiguousColumn.in_result(WINDOW, ("", ""))
         try:  # Spark's analyzer sees it all before anything starts
             both = join.join.bound.left.crossJoin(join.join.bound.right)
+            averaged = {n: F.expr(self.exprs[n]) for n, a in self.aggregates.items() if a.kind == "avg"}
+            kinds = both.select(*(value.alias(n) for n, value in averaged.items())).schema
+            self._whole = {f.name for f in kinds if isinstance(f.dataType, IntegralType)}
             self._view(self._partial(both))
         except AnalysisException as error:
             message = next((t for t in str(error).split(" SQLSTATE")[0].splitlines() if t.strip()), "")
@@ -66,8 +70,7 @@ class StreamAggregate:
     def start(self, sink: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> StreamJoinQuery:
         """Run it. `ek.sinks.delta(path)` keeps the view itself at `path`; a callable is given the view every epoch."""
         at = sink.path if isinstance(sink, DeltaSink) else str(Path(self.join.state, VIEW))
-        if _opened(at) is not None and StateTable.find(self.join.state) is None:
-            raise StateMismatch.other_checkpoint(at, checkpoint)  # a view of another query
+        self._check(at, checkpoint)
         tell = None if isinstance(sink, DeltaSink) else sink
 
         def merge(pairs: DataFrame, epoch: int) -> None:
@@ -77,6 +80,26 @@ class StreamAggregate:
                 tell(view, epoch)
 
         return self.join._start(merge, checkpoint, trigger, shape=self.join.join.checked)
+
+    def _check(self, at: str, checkpoint: str) -> None:
+        """Refuse a view of another query, one that was made otherwise, and one that is not as far as the state is."""
+        view, state = _opened(at), StateTable.find(self.join.state)
+        if view is not None and state is None:
+            raise StateMismatch.other_checkpoint(at, checkpoint)
+        done = -1 if state is None else state.snapshot.epoch
+        seen = None if view is None else view.transaction_version(_APP)
+        if done >= 0 and (seen is None or not done <= seen <= done + 1):
+            raise StateMismatch.other_view(at, seen, done)
+        before = view.history(1)[0].get(_APP) if view is not None else None
+        if before is not None and before != self._definition:
+            raise StateMismatch.changed("aggregate", before, self._definition)
+
+    @property
+    def _definition(self) -> str:
+        made = [
+            f"{n} = {'distinct ' * a.distinct}{a.kind}({self.exprs.get(n, '*')})" for n, a in self.aggregates.items()
+        ]
+        return ", ".join(made) + " by " + ", ".join(f"{n} = {sql}" for n, sql in self.groups.items())
 
     def _group_columns(self) -> list[Column]:
         columns = [F.expr(sql).alias(n) for n, sql in self.groups.items()]
@@ -96,6 +119,8 @@ class StreamAggregate:
                 final = F.when(F.lit(False), _AGGREGATES[a.kind](value))
                 columns += [F.collect_set(value).alias(f"_{name}_set"), final.alias(f"_{name}_final")]
             elif a.kind == "avg":
+                if name in self._whole:  # as Spark's own average does, for a double does not overflow
+                    value = value.cast("double")
                 columns += [F.sum(value).alias(f"_{name}_sum"), F.count(value).alias(f"_{name}_count")]
             else:
                 columns.append(_PARTIAL[a.kind](value).alias(name))
@@ -119,7 +144,7 @@ class StreamAggregate:
         for name, a in self.aggregates.items():
             if a.distinct:
                 values, final = F.col(f"_{name}_set"), F.col(f"_{name}_final")
-                value = F.coalesce(final, _of_set(a.kind, values, kinds[f"_{name}_final"]))
+                value = F.coalesce(final, _of_set(a.kind, values, kinds[f"_{name}_set"], kinds[f"_{name}_final"]))
                 merged = merged.withColumn(name, value)
                 if mark is not None:
                     closed = F.unix_micros(WINDOW) + F.lit(self.join.join.spec.window.size) <= F.lit(mark)
@@ -133,7 +158,7 @@ class StreamAggregate:
         spark = pairs.sparkSession
         partial = self._partial(pairs)
         view = _opened(at)
-        seen = None if view is None else view.transaction_version("evenkeel")
+        seen = None if view is None else view.transaction_version(_APP)
         if view is not None and seen is not None and seen >= epoch:
             return spark.createDataFrame(view.to_pyarrow_table(), self._view(partial).schema)
         if view is not None:
@@ -141,22 +166,23 @@ class StreamAggregate:
             partial = before.unionAll(partial)
         merged = self._view(partial, mark)
         table = merged.toArrow()
+        properties = CommitProperties({_APP: self._definition}, app_transactions=[Transaction(_APP, epoch)])
         try:
             Path(at).mkdir(parents=True, exist_ok=True)
-            write_deltalake(
-                at, table, mode="overwrite",
-                commit_properties=CommitProperties(app_transactions=[Transaction("evenkeel", epoch)]),
-            )  # fmt: skip
+            write_deltalake(at, table, mode="overwrite", commit_properties=properties)
         except (DeltaError, OSError) as error:
             raise SinkUnwritable.at(at, error) from error
         return spark.createDataFrame(table, merged.schema)
 
 
-def _of_set(kind: str, values: Column, to: DataType) -> Column:
+def _of_set(kind: str, values: Column, of: DataType, to: DataType) -> Column:
     """The aggregate of distinct values; NULL of none, but 0 for their number."""
     if kind == "count":
         return F.size(values).cast(to)
-    total = F.aggregate(values, F.lit(0).cast(to), lambda a, x: (a + x.cast(to)).cast(to))
+    wide = to
+    if kind == "avg" and isinstance(of, ArrayType) and isinstance(of.elementType, DecimalType):
+        wide = DecimalType(min(38, of.elementType.precision + 10), of.elementType.scale)
+    total = F.aggregate(values, F.lit(0).cast(wide), lambda a, x: (a + x.cast(wide)).cast(wide))
     if kind == "avg":
         total = F.try_divide(total, F.size(values)).cast(to)
     return F.when(F.size(values) > 0, total)

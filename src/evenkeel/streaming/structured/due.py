@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from evenkeel.spark.workers import in_workers
 from evenkeel.state import SegmentCache
+from evenkeel.state.segment import in_utc
 from evenkeel.streaming import due
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.spec import INPUTS, JoinSpec
@@ -58,7 +59,7 @@ def settled(
                 yield from _tagged(found, INPUTS.index(at.segment.input), sent).to_batches()
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), sent)
+        table = pa.Table.from_batches(map(in_utc, batches), sent)
         side, unit = (np.asarray(table[c]) for c in (SIDE, due.UNIT))
         for i, input in enumerate(INPUTS):
             for u in np.unique(unit[side == i]):
@@ -67,7 +68,7 @@ def settled(
                 yield from due.answer(here, input, held, spec, cache()).cast(answered).to_batches()
 
     def settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), answered)
+        table = pa.Table.from_batches(map(in_utc, batches), answered)
         sides = ("left",) if not spec.pairs else INPUTS
         shown = pa.schema([answered.field(c) for s in sides for c in spec.columns[s]])
         rows = 0

@@ -27,7 +27,7 @@ from evenkeel.errors import StateUnwritable
 from evenkeel.spark.workers import in_workers
 from evenkeel.state import Segment, SegmentCache
 from evenkeel.state.migration import Stage
-from evenkeel.state.segment import ROW
+from evenkeel.state.segment import ROW, in_utc
 from evenkeel.streaming.driver import EpochPlan
 from evenkeel.streaming.moving import Moving, cut
 from evenkeel.streaming.placing import placed_by_sql
@@ -197,7 +197,7 @@ def _units(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cache = _cache(root)
         cache.retain({s.path for t in tasks for held in t.segments.values() for s in held})
-        table = pa.Table.from_batches(list(batches))
+        table = in_utc(pa.Table.from_batches(list(batches)))
         part = pc.min(table["_place"]).as_py() // FLAGS % parts
         here = [t for t in tasks if t.unit % parts == part]
         shown = [c for i in INPUTS for c in spec.columns[i]][: len(names)]

@@ -112,7 +112,7 @@ def prepare(
     join = bind(left, right, on, how, suffixes)
     if how not in ("inner", "cross") and window.kind == "none":
         raise StreamNotSupported.needs_window(how)
-    times = micros(join, window, time)
+    times, clock = micros(join, window, time)
     keys = [[e.sql(s).strip("`") for e in join.condition.equi] for s in SIDES]
     null_safe = [e.null_safe for e in join.condition.equi]
     kinds = list(join.key_types)
@@ -164,6 +164,7 @@ def prepare(
         lateness if window.kind != "none" else 0,
         window.kind != "none",
         hashing=IN_TURN if turn else XXHASH64,
+        clock=clock,
     )
     engine = list(extra["left"])
     both = _united(join, stored, extra, engine)
@@ -191,10 +192,10 @@ def _united(
     return parts[0].unionByName(parts[1], allowMissingColumns=True)
 
 
-def micros(join: BoundJoin, window: Window, time: TimeColumns) -> dict[Side, Column]:
-    """Event time of each input in microseconds; nothing is asked for without a window."""
+def micros(join: BoundJoin, window: Window, time: TimeColumns) -> tuple[dict[Side, Column], str | None]:
+    """Event time of each input in microseconds, and where it comes from; nothing is asked for without a window."""
     if window.kind == "none":
-        return {}
+        return {}, None
     if time is None:
         raise UnusableTime.missing()
     names = (time, time) if isinstance(time, str) else tuple(time)
@@ -207,14 +208,19 @@ def micros(join: BoundJoin, window: Window, time: TimeColumns) -> dict[Side, Col
         if not isinstance(kind, _TIMES):
             raise UnusableTime.wrong_type(name, side, kind.simpleString())
         found[side] = column, kind
-    local = all(isinstance(k, T.TimestampNTZType) for _, k in found.values())
+    kinds = [kind for _, kind in found.values()]
+    clock = ", ".join(f"{side[0]}.{name}" for side, name in zip(SIDES, names, strict=True))
+    local = not any(isinstance(k, T.TimestampType) for k in kinds)
+    if not local and not all(isinstance(k, T.TimestampType) for k in kinds):
+        clock += f" in {join.left.sparkSession.conf.get('spark.sql.session.timeZone')}"
     out: dict[Side, Column] = {}
     for side, (column, _) in found.items():
-        if local:
-            out[side] = F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', `{column}`)")
+        if local:  # wall clocks: every day has 24 hours, whatever the zone
+            wall = f"cast(`{column}` AS timestamp_ntz)"
+            out[side] = F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', {wall})")
         else:
             out[side] = F.expr(f"unix_micros(cast(`{column}` AS timestamp))")
-    return out
+    return out, clock
 
 
 def _stored_names(join: BoundJoin, side: Side) -> dict[str, str]:
@@ -227,7 +233,9 @@ def _stored_names(join: BoundJoin, side: Side) -> dict[str, str]:
         if contains_type(kind, _NOT_KEPT):
             raise StreamNotSupported.column_type(name, side, kind.simpleString())
         plain = f"{side[0]}_" + re.sub(r"[^0-9A-Za-z_]", "_", name)
-        unique = plain if plain.lower() not in taken else f"{plain}_{i}"
+        unique, n = plain, i
+        while unique.lower() in taken:
+            unique, n = f"{plain}_{n}", n + 1
         taken.add(unique.lower())
         out[column] = unique
     return out

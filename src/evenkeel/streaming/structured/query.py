@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, StreamNotSupported, UnreadableInput
+from evenkeel.spark.session import local_path
 from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
 from evenkeel.streaming.choice import choose
@@ -120,6 +121,7 @@ class StreamJoin:
         for side, df, time in zip(SIDES, self._frames, times, strict=True):
             kept = read[side] | set(self.join.bound.condition.columns[side])
             kept |= {names.index(side, time)} if time is not None else set()
+            kept = kept or {0}  # rows without columns could not be counted
             frames.append(df.select(*(f"`{names.of(side)[i]}`" for i in sorted(kept))))
         join = StreamJoin(
             self._again(*frames), self.strategy, self.options, self.units, self.state, (frames[0], frames[1]),
@@ -154,22 +156,26 @@ class StreamJoin:
 
     def _open(self, checkpoint: str) -> StateTable:
         """The state, if it and the checkpoint belong together. Nothing has been read by then."""
-        mark = Path(checkpoint, MARK)
+        folder = Path(local_path(checkpoint))
+        mark = folder / MARK
         known = json.loads(mark.read_text())["query"] if mark.exists() else None
         schemas = list(self.join.schemas.values())
         if adapts(self.strategy) or self.join.spec.rows:
             schemas.append(pa.schema([pa.field(ROW, pa.int64())]))
         schema = merged_schema(schemas)
+        mine = uuid.uuid4().hex
         state = open_state(
             self.state, self.join.spec, self.strategy.name, self.units, self.options, schema,
-            known or uuid.uuid4().hex,
+            known or mine,
         )  # fmt: skip
-        begun = Path(checkpoint, "commits").exists() and any(Path(checkpoint, "commits").iterdir())
+        begun = (folder / "commits").exists() and any((folder / "commits").iterdir())
         if known is None and (begun or state.snapshot.epoch >= 0):
             raise StateMismatch.other_checkpoint(self.state, checkpoint)
         if known is not None and (known != state.query or (begun and state.snapshot.epoch < 0)):
             raise StateMismatch.other_checkpoint(self.state, checkpoint)
         if known is None:
+            if state.query != mine:
+                state.hand_over(mine)
             mark.parent.mkdir(parents=True, exist_ok=True)
             part = mark.with_suffix(".part")
             part.write_text(json.dumps({"query": state.query, "state": self.state}))

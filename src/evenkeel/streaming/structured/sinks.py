@@ -26,15 +26,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from evenkeel.errors import SinkUnwritable
+from evenkeel.spark.session import local_path, settings
 
 Sink = Callable[[DataFrame, int], None]
+_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""Points in time as every reader of Delta tables understands them."""
 
 
 class DeltaSink:
     """Spark writes the batch's files; `deltalake` commits them in one transaction."""
 
     def __init__(self, path: str, query: str = "evenkeel") -> None:
-        self.path, self.query = path, query
+        # Absolute, for Spark's idea of the current folder is not Python's.
+        self.path, self.query = str(Path(local_path(path)).absolute()), query
 
     def of(self, query: str) -> DeltaSink:
         """The same sink for one query: several may append to one table, each with its own batches."""
@@ -46,10 +53,14 @@ class DeltaSink:
         if seen is not None and seen >= batch_id:
             return
         folder = f"batch-{batch_id:010d}-{uuid.uuid4().hex[:12]}"
-        df.write.parquet(str(Path(self.path, folder)))
+        with settings(df.sparkSession, _SETTINGS):
+            df.write.parquet(f"file://{self.path}/{folder}")
         now = int(time.time() * 1000)
         added: list[AddAction | RemoveAction] = []
-        for file in sorted(Path(self.path, folder).glob("*.parquet")):
+        files = sorted(Path(self.path, folder).glob("*.parquet"))
+        if not files:  # Spark writes one even where there are no rows
+            raise SinkUnwritable.not_seen(self.path)
+        for file in files:
             rows = pq.read_metadata(file).num_rows
             if rows:
                 name = f"{folder}/{file.name}"
@@ -85,7 +96,9 @@ def parquet(path: str) -> Sink:
     """A folder `batch_id=<n>` a batch under `path`; `spark.read.parquet(path)` reads them all."""
 
     def write(df: DataFrame, batch_id: int) -> None:
-        df.write.mode("overwrite").parquet(str(Path(path, f"batch_id={batch_id}")))
+        if "batch_id" in map(str.lower, df.columns):
+            raise SinkUnwritable.name_taken(str(path), "batch_id")
+        df.write.mode("overwrite").parquet(f"{str(path).rstrip('/')}/batch_id={batch_id}")
 
     return write
 
