@@ -149,6 +149,25 @@ def test_data_source(spark, lake):
         spark.read.format("evenkeel").option("left", "x").load()
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": '["nope"]'}, "no column 'nope'"),
+        ({"columns": "k,n"}, "a JSON list"),
+        ({"columns": "[]"}, "No column is asked for"),
+        ({"columns": '["n", "n"]'}, "asked for twice"),
+        ({"parallelism": "many"}, "a whole number from 1 on"),
+        ({"suffixes": '["x"]'}, "no pair of suffixes"),
+    ],
+)
+def test_mistakes_in_options(lake, options, says):
+    source = importlib.import_module("evenkeel.bucketed.source")
+    for tables in ({"path": f"{lake[0]}/l"}, {"left": f"{lake[0]}/l", "right": f"{lake[0]}/r"}):
+        with pytest.raises(EvenkeelError, match="Hint:") as error:
+            source.EvenkeelSource({**tables, **options}).schema()
+        assert says in str(error.value)
+
+
 def test_filters_pushed_to_the_source(spark, lake):
     folder, frames = lake
     pushed = spark.read.format("evenkeel").options(left=str(folder / "l"), right=str(folder / "r3"), pushdown="true")

@@ -115,11 +115,15 @@ def test_shares_sum_to_one(dist):
 def test_distributions_as_text():
     assert parse("zipf:1.5@10") == Zipf(1.5, 10)
     assert parse("flips:0.2:7@99") == HotKey(0.2, 7, Zipf(0.0, 99))
-    for text in ("zpif", "zipf:x", "hot@none"):
+    for text in ("zpif", "zipf:x", "hot@none", "zipf:nan", "flips:0.3:0", "hot:2"):
         with pytest.raises(EvenkeelError, match="no key distribution"):
             parse(text)
     with pytest.raises(EvenkeelError, match="nothing to show"):
         ek.simulate("hash", Zipf(), Zipf(), epochs=0)
+    with pytest.raises(EvenkeelError, match="keeps no row"):
+        ek.simulate("hash", Zipf(), Zipf(), window=0)
+    with pytest.raises(EvenkeelError, match=r"no strategy 'auto'.\n\nHint: Choose one of hash"):
+        ek.simulate("auto", Zipf(), Zipf())
 
 
 def test_static_optimum_by_hand():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenkeel.bucketed.metadata import TableMeta
@@ -44,6 +45,11 @@ def result_columns(
         if column.name.lower() in used:
             raise AmbiguousColumn.in_result(column.name, suffixes)
         used.add(column.name.lower())
+    return picked(out, wanted)
+
+
+def picked(out: Sequence[OutColumn], wanted: tuple[str, ...] | None) -> tuple[OutColumn, ...]:
+    """Those that are asked for, in their order."""
     if wanted is None:
         return tuple(out)
     by_name = {c.name: c for c in out}

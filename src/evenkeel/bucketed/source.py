@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from evenkeel.bucketed.columns import OutColumn, result_columns
+from evenkeel.bucketed.columns import OutColumn, picked, result_columns
 from evenkeel.bucketed.metadata import TableMeta
 from evenkeel.bucketed.pair import PairPlan, Task, null_tasks, pack, resolve
 from evenkeel.bucketed.run import run_task
@@ -42,7 +42,7 @@ from evenkeel.bucketed.sorted_files import Between
 from evenkeel.bucketed.store import Store
 from evenkeel.errors import BrokenTable, UnusableBuckets
 from evenkeel.spark.workers import briskly
-from evenkeel.types import How, Side, parse_how
+from evenkeel.types import How, Side, parse_how, parse_suffixes
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 PARALLELISM = 32
@@ -77,18 +77,27 @@ class Request:
             raise UnusableBuckets.options(", ".join(f"'{k}'" for k in given) or "no options")
 
         def listed(name: str) -> Any:
-            return json.loads(given[name]) if name in given else None
+            try:
+                found = json.loads(given[name]) if name in given else None
+            except ValueError:
+                found = given[name]
+            if found is not None and not isinstance(found, list):
+                raise UnusableBuckets.option(name, given[name], 'a JSON list such as \'["id", "name"]\'')
+            return found
 
         columns, groups, generations = listed("columns"), listed("groups"), listed("generations")
-        suffixes = listed("suffixes") or ("", "_r")
+        suffixes = parse_suffixes(listed("suffixes") or ("", "_r"))
+        parallelism = given.get("parallelism", str(PARALLELISM))
+        if not parallelism.isdecimal() or int(parallelism) < 1:
+            raise UnusableBuckets.option("parallelism", parallelism, "a whole number from 1 on")
         how = parse_how(given.get("how", "inner"))
         if how == "cross":
             raise UnusableBuckets.cross()
         return cls(
             left, right, how,
             None if columns is None else tuple(columns),
-            (suffixes[0], suffixes[1]),
-            int(given.get("parallelism", PARALLELISM)),
+            suffixes,
+            int(parallelism),
             None if groups is None else tuple(groups),
             None if generations is None else (generations[0], generations[1]),
             given.get("timings"),
@@ -232,8 +241,7 @@ def _metas(request: Request) -> dict[Side, TableMeta]:
 
 def _columns(request: Request, metas: Mapping[Side, TableMeta]) -> tuple[OutColumn, ...]:
     if request.right is None:
-        names = request.columns or metas["left"].columns
-        return tuple(OutColumn(n, "left", n) for n in names)
+        return picked([OutColumn(n, "left", n) for n in metas["left"].columns], request.columns)
     return result_columns(metas["left"], metas["right"], request.how, request.suffixes, request.columns)
 
 

@@ -156,6 +156,10 @@ class UnusableBuckets(EvenkeelError):
         return cls._make(f"join_many was given {count} table(s).", "pass the paths of two or more tables.")
 
     @classmethod
+    def option(cls, name: str, value: str, wanted: str) -> EvenkeelError:
+        return cls._make(f"The option '{name}' of the data source is {value!r}.", f"pass {wanted}.")
+
+    @classmethod
     def options(cls, given: str) -> EvenkeelError:
         return cls._make(
             f"The data source 'evenkeel' was given {given}.",

@@ -129,6 +129,12 @@ class InvalidSimulation(EvenkeelError):
         )
 
     @classmethod
+    def window(cls, window: int) -> EvenkeelError:
+        return cls._make(
+            f"A window of {window} epochs keeps no row.", "pass how many epochs a row is kept, or leave it out."
+        )
+
+    @classmethod
     def distribution(cls, text: str) -> EvenkeelError:
         return cls._make(
             f"'{text}' is no key distribution.",

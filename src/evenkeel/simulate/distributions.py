@@ -115,7 +115,9 @@ def parse(text: str) -> Distribution:
         "flips": lambda: HotKey(share, int(numbers[1]) if len(numbers) > 1 else 20, ground),
         "wandering": lambda: Wandering(numbers[0] if numbers else 1.0, count),
     }
-    if name not in made or count < 1:
+    turns = numbers[1] if name == "flips" and len(numbers) > 1 else 1.0
+    shared = name not in ("hot", "flips") or 0 <= share <= 1
+    if name not in made or count < 1 or not np.isfinite(numbers).all() or turns < 1 or not shared:
         raise InvalidSimulation.distribution(text)
     return made[name]()
 

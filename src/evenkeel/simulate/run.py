@@ -21,6 +21,7 @@ from evenkeel.simulate.distributions import Distribution
 from evenkeel.simulate.optimum import static_heaviest
 from evenkeel.simulate.report import SimulationReport
 from evenkeel.simulate.rows import Grains, counts, grains
+from evenkeel.streaming.choice import parse
 from evenkeel.streaming.driver import MOVED
 from evenkeel.streaming.key_hash import in_turn
 from evenkeel.streaming.monitor import SubWindows
@@ -292,8 +293,11 @@ def simulate(
     both = rows if isinstance(rows, tuple) else (rows // 2, rows // 2)
     if units < 1 or epochs < 1 or min(both) < 1:
         raise InvalidSimulation.of(units, epochs, sum(both))
-    made = strategy_named(strategy)
-    table = made.start(INPUTS, units, options or {})
+    if window is not None and window < 1:
+        raise InvalidSimulation.window(window)
+    name, given = parse(strategy)
+    made = strategy_named(name)
+    table = made.start(INPUTS, units, given | dict(options or {}))
     each = {i: max(1, n // epochs) for i, n in zip(INPUTS, both, strict=True)}
     run = Simulation(made, table, {"left": left, "right": right}, epochs, each, window, seed, row_bytes)
     return play(run, SimulationReport(strategy, units, sum(each.values()) * epochs), optimum)

@@ -32,7 +32,7 @@ def strategy_named(name: str) -> Strategy:
     for strategy in STRATEGIES:
         if strategy.name == name:
             return strategy
-    raise UnknownOption.of("strategy", name, ["auto", *(s.name for s in STRATEGIES)])
+    raise UnknownOption.of("strategy", name, [s.name for s in STRATEGIES])
 
 
 def table_from_json(doc: Mapping[str, Any]) -> RoutingTable:
