@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -263,7 +264,8 @@ def _plan(
     frames = _read([left, right], memory)
     status.update("reading statistics")
     names: str | list[str] | None = on
-    if on is not None and "," in on and all(n.strip() in frames[0].columns for n in on.split(",")):
+    known = {c.lower() for c in frames[0].columns}
+    if on is not None and "," in on and all(n.strip().lower() in known for n in on.split(",")):
         names = [n.strip() for n in on.split(",")]
     return ek.plan(frames[0], frames[1], on=names, how=how, scheme=scheme, workers=workers)
 
@@ -292,6 +294,13 @@ def main() -> None:
     except EvenkeelError as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        said = [line.strip() for line in str(error).splitlines() if line.strip()]
+        named = [line[found.start() :] for line in said if (found := re.search(r"\[[A-Z][A-Z_.]+\]", line))]
+        print(f"evenkeel: Spark could not do it: {(named or said)[0]}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

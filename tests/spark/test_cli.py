@@ -71,6 +71,26 @@ def test_mistakes(spark, files, words, says, monkeypatch, capsys):
     assert says in said and "Hint:" in said and "Traceback" not in said
 
 
+def test_a_file_that_spark_cannot_read(spark, files, monkeypatch, capsys):
+    (files / "broken.parquet").write_bytes(b"PAR1 and nothing else PAR1")
+    words = ["explain", str(files / "broken.parquet"), str(files / "right.csv"), "--on", "l.user = r.id"]
+    monkeypatch.setattr("sys.argv", ["evenkeel", *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 1 and "Spark could not do it" in said and "broken.parquet" in said
+    assert "Traceback" not in said
+
+
+def test_columns_in_any_case(spark, files):
+    rows = [(1, 2, "a")]
+    spark.createDataFrame(rows, "k int, v int, x string").write.parquet(str(files / "a.parquet"))
+    spark.createDataFrame(rows, "k int, v int, y string").write.parquet(str(files / "b.parquet"))
+    done = run("join", files / "a.parquet", files / "b.parquet", "--on", "K,V", "--out", files / "c")
+    assert done.exit_code == 0
+    assert_same_rows(spark.read.parquet(str(files / "c")), [(1, 2, "a", "a")])
+
+
 def test_multi_join(spark, files):
     out = files / "three"
     words = ["multi-join", "--on", "R.user = S.id AND S.id = T.id"]

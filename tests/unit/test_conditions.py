@@ -38,6 +38,7 @@ def parse(on, how="inner"):
             ["CASE WHEN `_l1` = 1 AND `_r0` = 2 THEN true ELSE false END"],
         ),
         ("exists(l.payload, x -> x = r.id)", [], ["exists(`_l3`, x -> x = `_r0`)"]),
+        ("exists(l.payload, ID -> id = r.id)", [], ["exists(`_l3`, ID -> id = `_r0`)"]),
         ("NOT l.a = r.a", [], ["NOT `_l5` = `_r3`"]),
         ("l.a = r.a < r.id", [], ["`_l5` = `_r3` < `_r0`"]),
         ("l.a = r.a IN (1)", [], ["`_l5` = `_r3` IN (1)"]),

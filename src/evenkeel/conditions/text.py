@@ -161,7 +161,7 @@ def _without_margin(text: str, start: int, end: int) -> tuple[int, int]:
 def _is_lambda_variable(column: exp.Column) -> bool:
     node: Any = column
     while node is not None:
-        if isinstance(node, exp.Lambda) and column.parts[0].name in {e.name for e in node.expressions}:
+        if isinstance(node, exp.Lambda) and column.parts[0].name.lower() in {e.name.lower() for e in node.expressions}:
             return True
         node = node.parent
     return False

@@ -53,16 +53,12 @@ def arrow_pairs(join: BoundJoin, routed: dict[Side, RoutedInput], workers: int) 
         parts.append(routed[side].df.selectExpr(*tag, *keys, *names[side]))
     both = parts[0].unionByName(parts[1], allowMissingColumns=True).repartitionById(workers, "_region")
     regions = [T.StructField("_l_region", T.IntegerType()), T.StructField("_r_region", T.IntegerType())]
-    schema = T.StructType([*regions, *(_nullable(f) for s in SIDES for f in fields[s])])
+    schema = T.StructType([*regions, *(f for s in SIDES for f in fields[s])])
     return in_workers(both, _joiner((names["left"], names["right"]), len(spans)), schema)
 
 
 def _fields(df: DataFrame) -> list[T.StructField]:
     return [f for f in df.schema if not f.name.endswith(("_region", "_copies"))]
-
-
-def _nullable(field: T.StructField) -> T.StructField:
-    return T.StructField(field.name, field.dataType, metadata=field.metadata)
 
 
 def _bounds(span: Span, side: Side, i: int) -> list[str]:
