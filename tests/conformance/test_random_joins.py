@@ -82,11 +82,11 @@ def drawn(rng):
     return kinds, rng.choice(conditions), rng.choice(HOWS), rng.choice(SCHEMES), rng.choice([1, 2, 3, 4, 5, 6, 7, 13])
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(3))
 def test_random_joins(spark, seed, batch):
     rng = random.Random(100 * seed + batch)
     answered = 0
-    for _ in range(9):
+    for _ in range(6):
         kinds, on, how, scheme, workers = drawn(rng)
         for name, values in SETTINGS.items():
             spark.conf.set(name, rng.choice(values))
@@ -103,4 +103,4 @@ def test_random_joins(spark, seed, batch):
             settings = {k: spark.conf.get(k) for k in SETTINGS}
             raise AssertionError(f"{on} {how} {scheme} {workers} {kinds} {sizes} {settings}\n{error}") from None
         answered += 1
-    assert answered >= 4
+    assert answered >= 2

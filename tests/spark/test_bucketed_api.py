@@ -266,15 +266,15 @@ def test_nothing_is_committed_that_is_not_seen(spark, tmp_path, monkeypatch):
 def test_names_that_are_ours_or_a_parsers(spark, tmp_path):
     """Also a key `a.b` beside a struct `a` with a field `b`, whose range is not the key's."""
     rows = spark.range(600).selectExpr("IF(id % 2 = 0, 7, id) AS k", "id", "named_struct('b', 1) AS s")
+    ek.bucketed.write(rows.select("k").distinct(), tmp_path / "r", "k", buckets=2)
     for i, names in enumerate((("k", "_row", "_u"), ("_rows", "_c0", "x"), ("${x}", "${y}", "x"), ("a.b", "x", "a"))):
         named = rows.toDF(*names)
         ek.bucketed.write(named, tmp_path / f"l{i}", names[0], bucket_size=600)
-        ek.bucketed.write(rows.select("k").distinct(), tmp_path / f"r{i}", "k", buckets=2)
         table = ek.bucketed.open_table(tmp_path / f"l{i}")
         assert table.rows == 600 and table.meta.hot_keys[0].key == ("7",)
-        joined = ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / f"r{i}", "left")
+        joined = ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / "r", "left")
         assert joined.columns == [*names] and joined.count() == 600
-        assert ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / f"r{i}", "left_anti").count() == 0
+        assert ek.bucketed.join(spark, tmp_path / f"l{i}", tmp_path / "r", "left_anti").count() == 0
 
 
 def test_values_that_python_does_not_have(spark, tmp_path):
