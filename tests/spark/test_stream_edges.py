@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import re
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenkeel as ek
-from evenkeel.errors import SinkUnwritable, StateMismatch
+from evenkeel.errors import SinkUnwritable, StateMismatch, UnusableFolder
 from evenkeel.testing import assert_same_rows
 
 NOW = {"availableNow": True}
@@ -178,3 +179,35 @@ def test_where_results_go(spark, tmp_path, monkeypatch):
         sink(spark.range(3), 1)
     with pytest.raises(SinkUnwritable, match="batch_id"):
         ek.sinks.parquet(str(tmp_path / "files"))(spark.range(3).toDF("Batch_Id"), 0)
+
+
+@pytest.mark.parametrize(("name", "said"), [("a%20b", "'%20'"), ("a#b", "'#'"), ("a?b", "'?'"), ("a\\b", "'\\'")])
+def test_folders_that_would_be_looked_for_elsewhere(spark, tmp_path, name, said):
+    feed = Feed(spark, tmp_path, "k int")
+    feed.add([(1,)], [(1,)])
+    with pytest.raises(UnusableFolder, match=re.escape(f"{said} in its name")):
+        ek.stream_join(*feed.streams(), on="k", state=str(tmp_path / name))
+    with pytest.raises(UnusableFolder, match=re.escape(f"{said} in its name")):
+        ek.sinks.delta(f"file://{tmp_path}/{name}")
+    assert not any(p.name.startswith("a") for p in tmp_path.iterdir())
+
+
+def test_folders_of_another_machine(spark, tmp_path):
+    feed = Feed(spark, tmp_path, "k int")
+    feed.add([(1,)], [(1,)])
+    with pytest.raises(UnusableFolder, match="no path of a file system"):
+        ek.stream_join(*feed.streams(), on="k", state="s3://bucket/state")
+    with pytest.raises(UnusableFolder, match="no path of a file system"):
+        ek.sinks.delta("s3://bucket/results")
+    with pytest.raises(UnusableFolder, match="not a path"):
+        ek.stream_join(*feed.streams(), on="k", state=None)
+
+
+def test_odd_folders_that_are_fine(spark, tmp_path):
+    feed = Feed(spark, tmp_path, "k int")
+    feed.add([(1,), (2,)], [(1,)])
+    state, results = f"file://{tmp_path}/50% of [it]", f"{tmp_path}/é a+b"
+    join = ek.stream_join(*feed.streams(), on="k", units=2, state=state)
+    run(join, tmp_path, ek.sinks.delta(results))
+    assert (tmp_path / "50% of [it]" / "_delta_log").is_dir()
+    assert DeltaTable(results).to_pyarrow_table().num_rows == 1

@@ -36,6 +36,7 @@ from evenkeel.errors.streams import (
     StateUnreadable,
     StateUnwritable,
     StreamNotSupported,
+    UnusableFolder,
     UnusableTime,
 )
 
@@ -70,6 +71,7 @@ __all__ = [
     "UnreadableInput",
     "UnusableBand",
     "UnusableBuckets",
+    "UnusableFolder",
     "UnusableTime",
     "WrongInputs",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from evenkeel.errors.base import EvenkeelError
 
+_SHARED = "give a folder that the driver and all workers see under one path, such as a shared or mounted disk."
 
 class StateUnwritable(EvenkeelError):
     @classmethod
@@ -26,11 +27,23 @@ class StateUnreadable(EvenkeelError):
             "give `state` a folder of its own, new or written by the same query.",
         )
 
+
+class UnusableFolder(EvenkeelError):
+    """A folder in which a state or results cannot be kept."""
+
     @classmethod
-    def not_a_folder(cls, path: str) -> EvenkeelError:
+    def not_a_path(cls, path: object) -> EvenkeelError:
+        return cls._make(f"`state` is {path!r}, not a path.", _SHARED)
+
+    @classmethod
+    def remote(cls, path: str) -> EvenkeelError:
+        return cls._make(f"'{path}' is no path of a file system.", _SHARED)
+
+    @classmethod
+    def misread(cls, path: str, part: str) -> EvenkeelError:
         return cls._make(
-            f"The state '{path}' is no path of a file system.",
-            "give a folder that the driver and all workers see under one path, such as a shared or mounted disk.",
+            f"A Delta table cannot be kept in '{path}': '{part}' in its name is read as something else.",
+            "choose a folder whose path has no '#', '?' or '\\\\', and no '%' before two digits.",
         )
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from evenkeel.errors import InvalidUnits, StateMismatch, StateUnreadable, StreamNotSupported, UnreadableInput
+from evenkeel.errors import InvalidUnits, StateMismatch, StreamNotSupported, UnreadableInput, UnusableFolder
 from evenkeel.spark.session import local_path
 from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
@@ -31,7 +31,7 @@ from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
 from evenkeel.streaming.structured.executor import SparkExecutor
 from evenkeel.streaming.structured.prepare import PreparedJoin, TimeColumns, prepare
-from evenkeel.streaming.structured.sinks import DeltaSink, Sink
+from evenkeel.streaming.structured.sinks import DeltaSink, Sink, delta_folder
 from evenkeel.streaming.windows import Tumbling, microseconds, window_of
 from evenkeel.types import SIDES, parse_how
 
@@ -67,8 +67,9 @@ def stream_join(
             raise UnreadableInput.not_a_frame(side, df)
         if not df.isStreaming:
             raise StreamNotSupported.not_streaming(side)
-    if not isinstance(state, (str, Path)) or "://" in str(state):
-        raise StateUnreadable.not_a_folder(str(state))
+    if not isinstance(state, (str, Path)):
+        raise UnusableFolder.not_a_path(state)
+    folder = delta_folder(state)
     least, most = units_of(units)
     if type(left).__module__.startswith("pyspark.sql.connect"):
         raise StreamNotSupported.connect()
@@ -83,7 +84,7 @@ def stream_join(
 
     times = [] if time is None else [time, time] if isinstance(time, str) else list(time)
     asked = f"{least}..{most}" if most > least else least
-    return StreamJoin(join, chosen, options, asked, str(Path(state).absolute()), (left, right), times, again)
+    return StreamJoin(join, chosen, options, asked, folder, (left, right), times, again)
 
 
 class StreamJoin:

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -25,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from evenkeel.errors import SinkUnwritable
+from evenkeel.errors import SinkUnwritable, UnusableFolder
 from evenkeel.spark.session import local_path, settings
 
 Sink = Callable[[DataFrame, int], None]
@@ -36,12 +38,26 @@ _SETTINGS = {
 """Points in time as every reader of Delta tables understands them."""
 
 
+_MISREAD = re.compile(r"[#?\\]|%[0-9a-fA-F]{2}")
+"""What the library that commits takes for a part of a URL, and then looks elsewhere."""
+
+
+def delta_folder(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a folder for a Delta table, for Spark's idea of the current folder is not Python's."""
+    text = local_path(path)
+    if "://" in text:
+        raise UnusableFolder.remote(text)
+    folder = str(Path(text).absolute())
+    if found := _MISREAD.search(folder):
+        raise UnusableFolder.misread(folder, found[0])
+    return folder
+
+
 class DeltaSink:
     """Spark writes the batch's files; `deltalake` commits them in one transaction."""
 
     def __init__(self, path: str, query: str = "evenkeel") -> None:
-        # Absolute, for Spark's idea of the current folder is not Python's.
-        self.path, self.query = str(Path(local_path(path)).absolute()), query
+        self.path, self.query = delta_folder(path), query
 
     def of(self, query: str) -> DeltaSink:
         """The same sink for one query: several may append to one table, each with its own batches."""
