@@ -90,6 +90,11 @@ def preserved(how: How) -> frozenset[Side]:
     return frozenset(SIDES) if how == "full" else frozenset()
 
 
+def kept(how: How) -> frozenset[Side]:
+    """The sides whose rows are in the result, or may be, though they match nothing."""
+    return frozenset() if how == "left_semi" else preserved(how)
+
+
 @dataclass(frozen=True, slots=True)
 class Exact:
     """A number that was counted: correctness may rest on it."""

@@ -94,11 +94,12 @@ def test_inner(feed, tmp_path, strategy):
     assert state.num_rows == status["state_rows"] and {"side", "unit"} <= set(state.column_names)
 
 
+SLIDING = "45 seconds"
 OUTER = {
-    "left": ("hash", "l.k = r.k AND l.x < r.x - 40", "45 seconds"),
-    "full": ("one_bucket", "l.name = r.name AND l.k <=> r.k", ek.tumbling("20 seconds")),
-    "right": ("random", "l.x BETWEEN r.x AND r.x + 9 AND abs(l.x - r.x) < 2 AND l.name < r.name", "45 seconds"),
-    "left_anti": ("contrand", "k", "30 seconds"),
+    "left": ("hash", "l.k = r.k AND l.x < r.x - 40 AND l.x <> 3 AND r.x % 5 > 0", SLIDING),
+    "full": ("one_bucket", "l.name = r.name AND l.k <=> r.k AND l.x > 9 AND r.x > 9", ek.tumbling("20 seconds")),
+    "right": ("random", "l.x BETWEEN r.x AND r.x + 9 AND abs(l.x - r.x) < 2 AND l.name < r.name AND r.x > 9", SLIDING),
+    "left_anti": ("contrand", "l.k = r.k AND l.x % 2 = 0 AND r.x > 9", "30 seconds"),
 }
 
 
@@ -118,7 +119,7 @@ def test_outer(feed, tmp_path, how):
     )  # fmt: skip
     mark = query.driver.state.snapshot.progress["watermark_before"]
     due = query.driver.spec.window.useless_before(mark)
-    condition = F.expr(("l.k = r.k" if on == "k" else on) + f" AND {near}")
+    condition = F.expr(f"{on} AND {near}")
     got = tables[0].alias("l").join(tables[1].alias("r"), condition, how)
     if how == "left_anti":
         got = got.filter(F.expr(f"unix_micros(ts) < {due}"))

@@ -20,7 +20,7 @@ from evenkeel.plan import TwoWay
 from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import RoutedInput, exchange, route
-from evenkeel.types import SIDES, How, Side, other, preserved
+from evenkeel.types import SIDES, How, Side, kept, other, preserved
 
 SPARK_HOW: dict[How, str] = {
     "inner": "inner",
@@ -88,7 +88,7 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
 def _in_regions(join: BoundJoin, plan: TwoWay, how: How, side: Side) -> RoutedInput:
     assert plan.chosen is not None and plan.local is not None
     layout, local = plan.chosen.layout, plan.local
-    nulls = side in preserved(how) and how != "left_semi"
+    nulls = side in kept(how)
     copied = side in copied_sides(plan, how) and local.operator != "arrow"
     routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, copied)
     if copied and how in SEMI:

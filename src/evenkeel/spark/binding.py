@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -19,7 +19,7 @@ from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
 from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition, UnusableBand
 from evenkeel.spark.inputs import contains_type
 from evenkeel.spark.positions import spans_of
-from evenkeel.types import SIDES, How, Side, other, preserved
+from evenkeel.types import SIDES, How, Side, kept
 
 UNORDERED = (T.MapType, T.VariantType, T.CalendarIntervalType)
 PLAIN = (
@@ -89,7 +89,9 @@ def bind(
             sql[side] = e.sql(side).strip("`")
             if sql[side] not in frames[side].columns or frames[side].schema[sql[side]].dataType != kind:
                 name = f"_{side[0]}k{i}"
-                frames[side] = frames[side].withColumn(name, F.expr(e.sql(side)).cast(kind))
+                key = F.expr(e.sql(side)).cast(kind)
+                guard = None if e.null_safe else own_clauses(condition, side)
+                frames[side] = frames[side].withColumn(name, key if guard is None else F.when(guard, key))
                 sql[side] = name
         equi.append(Equi(sql["left"], sql["right"], e.null_safe, e.text))
         keys.append(kind)
@@ -99,18 +101,28 @@ def bind(
 
 
 def guarded(join: BoundJoin) -> BoundJoin:
-    """Clauses about one side hold before its keys are computed, as in Spark, unless its rows are kept all the same.
-
-    `l.s RLIKE '^[0-9]+$' AND cast(l.s AS int) = r.k` would fail otherwise.
-    """
+    """Rows that fail a clause about their side alone are left out, as in Spark, unless the result shows them anyway."""
     sides = {s: join.side(s) for s in SIDES}
     for side in SIDES:
-        if side in preserved(join.how) and join.how != "left_semi":
-            continue
-        for clause in join.condition.residual:
-            if _OF_SIDE[side].search(clause.sql) and not _OF_SIDE[other(side)].search(clause.sql):
-                sides[side] = sides[side].filter(clause.sql)
+        own = own_clauses(join.condition, side)
+        if own is not None and side not in kept(join.how):
+            sides[side] = sides[side].filter(own)
     return replace(join, left=sides["left"], right=sides["right"])
+
+
+def own_clauses(condition: Condition, side: Side) -> Column | None:
+    """What a row of the side must fulfil to match at all.
+
+    A key is computed for no other row: `l.s RLIKE '^[0-9]+$' AND cast(l.s AS int) = r.k` would fail otherwise.
+    """
+    clauses = [f"({c.sql})" for c in condition.residual if about(c) == side]
+    return F.expr(" AND ".join(clauses)) if clauses else None
+
+
+def about(clause: Theta) -> Side | None:
+    """The one side that a clause is about, if it is."""
+    named = [s for s in SIDES if _OF_SIDE[s].search(clause.sql)]
+    return named[0] if len(named) == 1 else None
 
 
 def is_padded(df: DataFrame, sql: str) -> bool:

@@ -23,14 +23,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from evenkeel.conditions import bound
 from evenkeel.conditions.band import Band
 from evenkeel.errors import StreamNotSupported, UnusableTime
-from evenkeel.spark.binding import BoundJoin, bind
+from evenkeel.spark.binding import BoundJoin, about, bind, guarded, own_clauses
 from evenkeel.spark.inputs import contains_type
 from evenkeel.state.segment import KEY, TIME
 from evenkeel.streaming.key_hash import IN_TURN, XXHASH64, in_turn_sql
 from evenkeel.streaming.spec import BandSpec, Comparison, JoinSpec
 from evenkeel.streaming.structured.checks import compared, differences, split
 from evenkeel.streaming.windows import Window
-from evenkeel.types import SIDES, How, Side
+from evenkeel.types import SIDES, How, Side, kept
 
 TimeColumns = str | Sequence[str] | None
 _NOT_KEPT = (
@@ -112,6 +112,13 @@ def prepare(
     join = bind(left, right, on, how, suffixes)
     if how not in ("inner", "cross") and window.kind == "none":
         raise StreamNotSupported.needs_window(how)
+    equality = bool(join.condition.equi) or window.kind == "tumbling"
+    own: dict[Side, Column | None] = dict.fromkeys(SIDES)
+    if window.kind != "none" and (equality or join.condition.spans):
+        # Rows that can match nothing still tell the time; without a key or a place they are not held.
+        own = {s: own_clauses(join.condition, s) for s in SIDES}
+    else:
+        join = guarded(join)
     times, clock = micros(join, window, time)
     keys = [[e.sql(s).strip("`") for e in join.condition.equi] for s in SIDES]
     null_safe = [e.null_safe for e in join.condition.equi]
@@ -126,7 +133,6 @@ def prepare(
             names.append("_w")
         null_safe.append(False)
         kinds.append(T.LongType())
-    equality = bool(keys[0])
     stored = {s: _stored_names(join, s) for s in SIDES}
     verify: list[Comparison] = []
     alone = len(kinds) == 1 and not null_safe[0]
@@ -136,7 +142,7 @@ def prepare(
             for side, names in zip(SIDES, keys, strict=True):
                 extra[side][f"_k{i}"] = extra[side].get(names[i], F.col(names[i]))
             verify.append(Comparison(f"_k{i}", "<=>" if safe else "=", f"_k{i}"))
-    checks = _checks(join, extra) if how not in ("inner", "cross") else []
+    checks = _checks(join, extra, own) if how not in ("inner", "cross") else []
     for side in SIDES:
         hashed_key = [extra[side].get(n, F.col(n)) for n in keys[SIDES.index(side)]]
         if equality:
@@ -144,11 +150,11 @@ def prepare(
             key = F.expr(in_turn_sql(_whole(keys[SIDES.index(side)][0], kinds[0]))) if turn else F.xxhash64(*hashed_key)
             for m in missing:
                 key = F.when(~m, key)
-            extra[side][KEY] = key
+            extra[side][KEY] = _masked(own[side], key)
         if window.kind != "none":
             extra[side][TIME] = times[side]
         for i, span in enumerate(join.condition.spans):
-            extra[side][f"_pos{i}"] = F.expr(span.sql(side)).cast("double")
+            extra[side][f"_pos{i}"] = _masked(own[side], F.expr(span.sql(side)).cast("double"))
         extra[side].pop("_w", None)
     bands = tuple(BandSpec(f"_pos{i}", s.lo, s.hi, s.slack) for i, s in enumerate(join.condition.spans))
     spec = JoinSpec(
@@ -241,11 +247,23 @@ def _stored_names(join: BoundJoin, side: Side) -> dict[str, str]:
     return out
 
 
-def _checks(join: BoundJoin, extra: dict[Side, dict[str, Column]]) -> list[Comparison]:
-    """The rest of the condition as comparisons that a unit can make: it has to know which rows matched."""
+def _masked(own: Column | None, value: Column) -> Column:
+    return value if own is None else F.when(own, value)
+
+
+def _checks(
+    join: BoundJoin, extra: dict[Side, dict[str, Column]], own: dict[Side, Column | None]
+) -> list[Comparison]:
+    """The rest of the condition as comparisons that a unit can make: it has to know which rows matched.
+
+    What is about one side is not among them, where rows that fail it have no key or are not read.
+    """
     checks: list[Comparison] = []
     both = join.left.crossJoin(join.right)
     for theta in join.condition.residual:
+        side = about(theta)
+        if side is not None and (own[side] is not None or side not in kept(join.how)):
+            continue
         cuts = split(theta.sql)
         if cuts is None:
             bands = differences(theta.text, join.names)
