@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from tests.oracle import duck_join
 
 import evenkeel as ek
+from evenkeel.spark.session import settings
 from evenkeel.testing import assert_same_rows
 
 bin_width = importlib.import_module("evenkeel.plan.bin_width")  # `evenkeel.plan` is a function first
@@ -199,3 +200,16 @@ def test_types(spark, interpreted, kind, seed):
             expected = duck_join(left, right, on.replace("INTERVAL -1", "INTERVAL (-1)"), how)
         for scheme in ("m_bucket", "equi_weight"):
             assert_same_rows(ek.join(*frames, on, how, scheme=scheme, workers=WORKERS), expected)
+
+
+def test_hours_of_a_wall_clock_that_is_put_back(spark, interpreted, seed):
+    """Spark adds the hour to the wall clock and then looks for the point in time: two hours later, once a year."""
+    seconds = np.random.default_rng(seed).integers(0, 86_400, (2, 400)).tolist()
+    left, right = (spark.createDataFrame([(s,) for s in side], "s int") for side in seconds)
+    left = left.selectExpr("timestamp'2024-11-02 16:00:00Z' + make_dt_interval(0, 0, 0, s) AS t", "s")
+    right = right.selectExpr("timestamp_ntz'2024-11-02 12:00:00' + make_dt_interval(0, 0, 0, s) AS n", "s")
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        for on in ("l.t BETWEEN r.n AND r.n + INTERVAL 1 HOUR", "l.t > r.n - INTERVAL 1 HOUR AND l.t <= r.n"):
+            joined = ek.join(left, right, on, scheme="equi_weight", workers=8)
+            expected = left.alias("l").join(right.alias("r"), F.expr(on))
+            assert_same_rows(joined, expected)

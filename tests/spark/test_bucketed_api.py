@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -337,3 +339,44 @@ def test_command(spark, lake, tmp_path):
     assert "common factor" in run("bucket-join", tmp_path / "lake/l", tmp_path / "lake/r")
     run("bucket-join", tmp_path / "lake/l", tmp_path / "lake/r", "--how", "left", "--out", tmp_path / "out")
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), theirs(lake[1], "left"))
+
+
+def test_tables_that_change_between_looking_and_reading(spark, tmp_path):
+    def write(df, name):
+        ek.bucketed.write(df, tmp_path / name, key="k", buckets=2, mode="overwrite")
+
+    a, b = spark.range(20).selectExpr("id AS k", "id + 100 AS price", "id AS cost"), spark.range(20).toDF("k")
+    write(a, "a")
+    write(b, "b")
+    plan = ek.bucketed.plan(spark, tmp_path / "a", tmp_path / "b")
+    assert plan.explain()
+    loaded = spark.read.format("evenkeel").load(str(tmp_path / "a"))
+    for _ in range(2):
+        write(b, "b")
+    with pytest.raises(ek.EvenkeelError, match="written again after"):
+        plan.execute()
+    write(a.select("k", "cost", "price"), "a")
+    with pytest.raises(Exception, match="written again after"):
+        loaded.collect()
+
+
+def test_what_fails_leaves_no_files(spark, tmp_path, monkeypatch):
+    df = spark.range(20).toDF("k")
+    for _ in range(2):
+        ek.bucketed.write(df, tmp_path / "t", key="k", buckets=2, mode="append")
+    before = sorted(p.name for p in (tmp_path / "t").iterdir())
+    with monkeypatch.context() as full:
+        full.setattr(os, "replace", lambda a, b: refuse(b) if str(b).endswith("_evenkeel.json") else os.rename(a, b))
+        for action in (
+            lambda: ek.bucketed.write(df, tmp_path / "t", key="k", mode="append"),
+            lambda: ek.bucketed.compact(spark, tmp_path / "t"),
+        ):
+            with pytest.raises(ek.EvenkeelError, match="cannot be written: No space left"):
+                action()
+            assert sorted(p.name for p in (tmp_path / "t").iterdir()) == before
+    ek.bucketed.compact(spark, tmp_path / "t")
+    assert spark.read.format("evenkeel").load(str(tmp_path / "t")).count() == 40
+
+
+def refuse(path):
+    raise OSError(errno.ENOSPC, "No space left on device", path)

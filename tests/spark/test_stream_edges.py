@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import math
 import os
 import re
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -156,6 +158,51 @@ def test_a_view_goes_with_its_state(spark, tmp_path):
         restarted(m=ek.agg.sum("r.v"))
     with pytest.raises(StateMismatch, match="there is no view"):
         restarted(ek.sinks.delta(str(tmp_path / "elsewhere")), **mean)
+
+
+def test_a_process_taken_for_dead_does_not_put_back_an_older_view(spark, tmp_path, monkeypatch):
+    feed = Feed(spark, tmp_path, "k int")
+    feed.add([(1,)], [(1,)])
+    path = str(tmp_path / "view")
+
+    def count(by="l.k"):
+        run(feed.join(on="k").aggregate(by=by, n=ek.agg.count()), tmp_path, ek.sinks.delta(path))
+
+    count()
+    module = importlib.import_module("evenkeel.streaming.structured.aggregate")
+    write = module.write_deltalake
+
+    def held_up(at, table, **options):
+        """Meanwhile another process has done this epoch and one more."""
+        mine = options["commit_properties"].app_transactions[0]
+        theirs = CommitProperties({}, app_transactions=[Transaction(mine.app_id, mine.version + 1)])
+        write(path, pa.table({"k": pa.array([7], pa.int32()), "n": [7]}), mode="overwrite", commit_properties=theirs)
+        write(at, table, **options)
+
+    feed.add([(1,)], [(1,)])
+    monkeypatch.setattr(module, "write_deltalake", held_up)
+    with pytest.raises(StreamingQueryException, match="Somebody else wrote"):
+        count()
+    assert DeltaTable(path).to_pyarrow_table()["n"].to_pylist() == [7]
+
+
+def test_a_view_that_is_ahead_of_its_state_keeps_its_checkpoint(spark, tmp_path):
+    feed = Feed(spark, tmp_path, "k int")
+    feed.add([(1,)], [(1,)])
+    view = ek.sinks.delta(str(tmp_path / "view"))
+
+    def crash(step, epoch):
+        if step == "sunk":
+            raise RuntimeError("ABORT")
+
+    join = feed.join(on="k")
+    join.on_step = crash
+    with pytest.raises(StreamingQueryException, match="ABORT"):
+        run(join.aggregate(by="l.k", n=ek.agg.count()), tmp_path, view)
+    with pytest.raises(StateMismatch, match="another checkpoint"):
+        run(feed.join(on="k").aggregate(by="l.k", n=ek.agg.count()), tmp_path, view, "fresh")
+    run(feed.join(on="k").aggregate(by="l.k", n=ek.agg.count()), tmp_path, view)
+    assert DeltaTable(view.path).to_pyarrow_table()["n"].to_pylist() == [1]
 
 
 def test_an_input_of_which_nothing_is_read(spark, tmp_path):

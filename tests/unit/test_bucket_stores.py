@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -165,3 +167,13 @@ def test_one_writer_takes_the_place_of_a_dead_one(tmp_path):
         with ThreadPoolExecutor(4) as pool:
             let_in = [m for m in pool.map(begin, [Store.at(tmp_path / str(i)) for _ in range(4)]) if m is not None]
         assert len(let_in) == 1 and (tmp_path / str(i) / MARKER).read_text() == let_in[0]
+
+
+def test_a_full_disk_leaves_no_marker_behind(tmp_path, monkeypatch):
+    store = Store.at(tmp_path / "t")
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(EvenkeelError, match="cannot be written: No space left"):
+            store.begin()
+    assert list((tmp_path / "t").iterdir()) == []
+    store.end(store.begin())

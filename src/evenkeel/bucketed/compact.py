@@ -38,13 +38,14 @@ def compact(spark: SparkSession, path: str | os.PathLike[str], *, progress: Prog
     try:
         tell("announced")
         run = uuid4().hex[:12]
-        files = _merge_all(spark, store, old, run)
-        tell("placed")
-        now = store.find_meta()
-        if now is None or now.generation != old.generation:
-            raise IncompatibleTables.changed(store.path)
-        meta = old.after(files=files, retired=tuple(sorted(finish.folders(old))))
-        store.commit(meta)
+        with finish.undone(store, run):
+            files = _merge_all(spark, store, old, run)
+            tell("placed")
+            now = store.find_meta()
+            if now is None or now.generation != old.generation:
+                raise IncompatibleTables.changed(store.path)
+            meta = old.after(files=files, retired=tuple(sorted(finish.folders(old))))
+            store.commit(meta)
         tell("committed")
         finish.clean(store, meta)
         tell("cleaned")

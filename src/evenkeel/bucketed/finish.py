@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -11,11 +12,12 @@ from pyspark.sql import SparkSession
 from evenkeel.bucketed.layout import BucketLayout
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, DataFile, TableMeta
 from evenkeel.bucketed.store import Store, sums_of
-from evenkeel.errors import NotBucketed
+from evenkeel.errors import EvenkeelError, NotBucketed
 from evenkeel.spark.workers import in_workers
 
-OURS = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}|_evenkeel\.json|_writing\.json|_[0-9a-f]{32}\.tmp")
 _FOLDER = re.compile(r"(?:data|nulls|_staging)-[0-9a-f]{12}")
+_PART = re.compile(r"_[0-9a-f]{32}\.tmp")
+OURS = re.compile(rf"{_FOLDER.pattern}|{_PART.pattern}|_evenkeel\.json|_writing\.json")
 _STAGED = re.compile(r"part-(\d+)-.*\.parquet")
 HERE_BYTES = 256 << 20
 """Up to this much on this machine is summed up here; more of it, or a store, is left to Spark's tasks."""
@@ -92,6 +94,25 @@ def folders(meta: TableMeta | None) -> set[str]:
 def clean(store: Store, meta: TableMeta) -> None:
     """Remove what neither this generation nor the one before needs, such as the leavings of a writer that died."""
     needed = folders(meta) | set(meta.retired)
-    for name in store.folders():
+    for name in store.names():
         if _FOLDER.fullmatch(name) and name not in needed:
             store.drop(name)
+        elif _PART.fullmatch(name):
+            store.fs.delete_file(store.where(name))
+
+
+@contextmanager
+def undone(store: Store, run: str) -> Iterator[None]:
+    """What a run has placed goes again where it fails before its commit: a full disk would stay full.
+
+    Only on this machine: whether a store has taken a commit that failed, nobody knows.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError, EvenkeelError):
+            placed = {f"data-{run}", f"nulls-{run}"}
+            if store.local and not placed & folders(store.find_meta()):
+                for name in placed:
+                    store.drop(name)
+        raise

@@ -31,6 +31,7 @@ from evenkeel.bucketed.columns import OutColumn
 from evenkeel.bucketed.metadata import NULL_BUCKET, SHARD, TableMeta, Unit
 from evenkeel.bucketed.pair import LEAST_BYTES
 from evenkeel.bucketed.store import Store, sums_of
+from evenkeel.errors import BrokenTable
 from evenkeel.spark.inputs import quoted
 from evenkeel.spark.session import settings
 from evenkeel.types import SIDES, How, Side, other, preserved
@@ -247,9 +248,12 @@ def _bucketed(spark: SparkSession, side: NativeSide) -> DataFrame | None:
         except AnalysisException:  # a catalog that takes no such table; another way to read it is at hand
             return None
         try:
-            return spark.table(name)
+            table = spark.table(name)
         finally:
             spark.sql(f"DROP TABLE IF EXISTS {name}")
+    if native_side(side.store, side.meta) is None:  # Spark takes a folder that is gone for an empty table
+        raise BrokenTable.changed_since(side.store.path)
+    return table
 
 
 def _schema(meta: TableMeta) -> StructType:

@@ -142,9 +142,13 @@ def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> Between | No
     columns = (group.column(c) for c in range(group.num_columns))
     column = next((c for c in columns if c.path_in_schema == key[0]), None)
     stats = None if column is None or len(key) > 1 else column.statistics
-    if stats is None or not stats.has_min_max or type(stats.min) is not int or stats.null_count:
+    if stats is None or stats.physical_type not in ("INT32", "INT64") or not stats.has_min_max or stats.null_count:
         return None
-    return stats.min, stats.max
+    try:
+        low, high = stats.min, stats.max
+    except pa.ArrowNotImplementedError:  # decimals, before pyarrow 20
+        return None
+    return (low, high) if type(low) is int else None
 
 
 def _read(

@@ -134,6 +134,8 @@ class EvenkeelReader(DataSourceReader):  # type: ignore[misc]
         self._metas = _metas(request)
         self._columns = _columns(request, self._metas)
         self._schema = schema
+        if _shape(schema) != _shape(result_schema(self._metas, self._columns)):
+            raise BrokenTable.changed_since("' or '".join(p for p in (request.left, request.right) if p))
         self._between: Between | None = None
 
     def partitions(self) -> list[InputPartition]:
@@ -222,6 +224,10 @@ def result_schema(metas: Mapping[Side, TableMeta], columns: tuple[OutColumn, ...
 
 def spark_schema(meta: TableMeta) -> StructType:
     return StructType.fromJson(json.loads(meta.schema))
+
+
+def _shape(schema: StructType) -> list[tuple[str, str]]:
+    return [(f.name, f.dataType.simpleString()) for f in schema]
 
 
 def register(spark: SparkSession) -> None:

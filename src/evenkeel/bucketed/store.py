@@ -122,26 +122,23 @@ class Store:
 
     def commit(self, meta: TableMeta) -> None:
         """Replace the metadata in one step: readers see the table as it was or as it is, nothing between."""
-        data = meta.to_json().encode()
-        if not self.local:  # object stores make an object visible as a whole
-            self._put(FILE, data)
-            return
-        part = self.where(f"_{uuid4().hex}.tmp")
-        with open(part, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, self.where(FILE))
+        try:
+            self._put(FILE, meta.to_json().encode())
+        except OSError as error:
+            raise NotBucketed.unwritable(self.path, error) from error
 
     def begin(self) -> str:
         """Announce a writer; refuse when another one is at work. Returns the marker's content."""
         mine = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "id": uuid4().hex})
-        self.fs.create_dir(self.where(""), recursive=True)
-        with _alone(self.where("")) if self.local else nullcontext():
-            found = self._text(MARKER)
-            if found is not None and not _is_dead(found):
-                raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", _who(found))
-            self._put(MARKER, mine.encode())
+        try:
+            self.fs.create_dir(self.where(""), recursive=True)
+            with _alone(self.where("")) if self.local else nullcontext():
+                found = self._text(MARKER)
+                if found is not None and not _is_dead(found):
+                    raise NotBucketed.being_written(self.path, f"{self.path}/{MARKER}", _who(found))
+                self._put(MARKER, mine.encode())
+        except OSError as error:
+            raise NotBucketed.unwritable(self.path, error) from error
         return mine
 
     def end(self, mine: str) -> None:
@@ -231,8 +228,20 @@ class Store:
             return None
 
     def _put(self, name: str, data: bytes) -> None:
-        with self.fs.open_output_stream(self.where(name)) as out:
-            out.write(data)
+        """The whole file or nothing, also on a full disk."""
+        if not self.local:  # object stores make an object visible as a whole
+            with self.fs.open_output_stream(self.where(name)) as out:
+                out.write(data)
+            return
+        part = Path(self.where(f"_{uuid4().hex}.tmp"))
+        try:
+            with open(part, "wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(part, self.where(name))
+        finally:
+            part.unlink(missing_ok=True)
 
 
 _CHECKED: set[tuple[Any, ...]] = set()

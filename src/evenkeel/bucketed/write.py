@@ -151,26 +151,27 @@ def _write(
     tell(STEPS[1])
     run = uuid4().hex[:12]
     staging = f"_staging-{run}"
-    try:
-        with ThreadPoolExecutor(1) as beside:  # nothing waits for the names of hot keys
-            found = beside.submit(inheritable_thread_target(df.sparkSession)(find_hot))
-            _stage(df, names, keys, store.url(staging), layout, _varied(sample, made.names))
-            hot = found.result()
-        tell(STEPS[2])
-        _check_alone(store, old)  # another writer would have removed what was staged
-        files = finish.place(df.sparkSession, store, staging, run, made, layout)
-        tell(STEPS[3])
-    finally:
-        store.drop(staging)
-    _check_alone(store, old)
-    kept = old.files if append and old is not None else ()
-    retired = () if append and old is not None else tuple(sorted(finish.folders(old)))
-    hot_keys = _merge_hot(old.hot_keys if append and old is not None else (), hot)
-    meta = TableMeta(
-        made.key, layout.buckets, made.bucket_size, made.schema, (*kept, *files), hot_keys,
-        (old.generation if old is not None else 0) + 1, retired,
-    )  # fmt: skip
-    store.commit(meta)
+    with finish.undone(store, run):
+        try:
+            with ThreadPoolExecutor(1) as beside:  # nothing waits for the names of hot keys
+                found = beside.submit(inheritable_thread_target(df.sparkSession)(find_hot))
+                _stage(df, names, keys, store.url(staging), layout, _varied(sample, made.names))
+                hot = found.result()
+            tell(STEPS[2])
+            _check_alone(store, old)  # another writer would have removed what was staged
+            files = finish.place(df.sparkSession, store, staging, run, made, layout)
+            tell(STEPS[3])
+        finally:
+            store.drop(staging)
+        _check_alone(store, old)
+        kept = old.files if append and old is not None else ()
+        retired = () if append and old is not None else tuple(sorted(finish.folders(old)))
+        hot_keys = _merge_hot(old.hot_keys if append and old is not None else (), hot)
+        meta = TableMeta(
+            made.key, layout.buckets, made.bucket_size, made.schema, (*kept, *files), hot_keys,
+            (old.generation if old is not None else 0) + 1, retired,
+        )  # fmt: skip
+        store.commit(meta)
     tell(STEPS[4])
     finish.clean(store, meta)
     tell(STEPS[5])

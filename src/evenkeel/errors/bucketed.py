@@ -43,6 +43,13 @@ class NotBucketed(EvenkeelError):
         )
 
     @classmethod
+    def unwritable(cls, path: str, error: OSError) -> EvenkeelError:
+        return cls._make(
+            f"The table '{path}' cannot be written: {error.strerror or error}. What was there before is unchanged.",
+            "make the folder writable, or free space on its disk, and write again.",
+        )
+
+    @classmethod
     def not_seen(cls, path: str, url: str) -> EvenkeelError:
         return cls._make(
             f"Spark has written to '{url}', but nothing is there for pyarrow: nothing was committed to '{path}'.",

@@ -78,8 +78,9 @@ def _span(
         return None
     if band.subtracts and floating and band.upper is None:
         return None  # NaN is above every number: a difference with NaN matches here, wherever the other value is
-    lower = _range(band.lower, common, values, band, spark)
-    upper = _range(band.upper, common, values, band, spark)
+    wall = any(isinstance(k, T.TimestampNTZType) for k in kinds.values())
+    lower = _range(band.lower, common, values, band, spark, wall)
+    upper = _range(band.upper, common, values, band, spark, wall)
     lo, hi = (-math.inf if lower is None else lower[0]), (math.inf if upper is None else upper[1])
     if lower is not None and upper is not None:
         crossed = lower[1] > upper[0] and lower[0] > upper[1]
@@ -144,26 +145,28 @@ def _constants(spark: SparkSession, band: Band) -> dict[str, _Constant]:
 
 
 def _range(
-    bound: Bound | None, common: T.DataType, values: dict[str, _Constant], band: Band, spark: SparkSession
+    bound: Bound | None, common: T.DataType, values: dict[str, _Constant], band: Band, spark: SparkSession, wall: bool
 ) -> tuple[float, float] | None:
-    """Between which numbers the bound lies, in the unit of the positions."""
+    """Between which numbers the bound lies, in the unit of the positions; `wall`: added to a wall clock."""
     if bound is None:
         return None
     low = high = 0.0
     for sign, text in bound.terms:
-        a, b = _amount(values[text], common, band, spark)
+        a, b = _amount(values[text], common, band, spark, wall)
         low, high = low + min(sign * a, sign * b), high + max(sign * a, sign * b)
     return low, high
 
 
-def _amount(constant: _Constant, common: T.DataType, band: Band, spark: SparkSession) -> tuple[float, float]:
+def _amount(
+    constant: _Constant, common: T.DataType, band: Band, spark: SparkSession, wall: bool
+) -> tuple[float, float]:
     value, kind = constant.value, constant.kind
     if value is None:
         raise UnusableBand.null_bound(band.text)
     unit = DAY if isinstance(common, T.DateType) else 1.0
     if isinstance(kind, T.DayTimeIntervalType):
         micros = value / _MICROSECOND  # type: ignore[operator]
-        slack = ZONE_SLACK if _zoned(common, band, spark) and abs(micros) >= DAY else 0.0
+        slack = ZONE_SLACK if _zoned(common, band, spark) and (wall or abs(micros) >= DAY) else 0.0
         return (micros - slack) / unit, (micros + slack) / unit
     if isinstance(kind, T.YearMonthIntervalType):
         micros = float(value) * MONTH  # type: ignore[arg-type]
@@ -179,7 +182,7 @@ def _amount(constant: _Constant, common: T.DataType, band: Band, spark: SparkSes
 
 
 def _zoned(common: T.DataType, band: Band, spark: SparkSession) -> bool:
-    """Whether adding days may meet a change of the clock."""
+    """Whether adding days, or hours to a wall clock, may meet a change of the clock."""
     return isinstance(common, T.TimestampType) and not band.subtracts and not _fixed_zone(spark)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,7 +26,15 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType
 
 from evenkeel.conditions import Names
 from evenkeel.conditions.text import bind_text
-from evenkeel.errors import AmbiguousColumn, SinkUnwritable, StateMismatch, StreamNotSupported, UnparsableCondition
+from evenkeel.errors import (
+    AmbiguousColumn,
+    SinkUnwritable,
+    StateConflict,
+    StateMismatch,
+    StreamNotSupported,
+    UnparsableCondition,
+)
+from evenkeel.spark.session import local_path
 from evenkeel.state import StateTable
 from evenkeel.streaming.structured.agg import Aggregate
 from evenkeel.streaming.structured.sinks import DeltaSink, Sink
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
     from evenkeel.streaming.structured.query import StreamJoin, StreamJoinQuery
 
 VIEW = "_evenkeel-view"
+MARK = "evenkeel.json"
+"""A file in the checkpoint that names the state it belongs to."""
 _APP = "evenkeel"
 WINDOW = "window"
 """The column with the start of the window, where values are distinct within one."""
@@ -88,6 +98,8 @@ class StreamAggregate:
             raise StateMismatch.other_checkpoint(at, checkpoint)
         done = -1 if state is None else state.snapshot.epoch
         seen = None if view is None else view.transaction_version(_APP)
+        if done < 0 and seen is not None and not (Path(local_path(checkpoint)) / MARK).exists():
+            raise StateMismatch.other_checkpoint(at, checkpoint)
         if done >= 0 and (seen is None or not done <= seen <= done + 1):
             raise StateMismatch.other_view(at, seen, done)
         before = view.history(1)[0].get(_APP) if view is not None else None
@@ -166,10 +178,16 @@ class StreamAggregate:
             partial = before.unionAll(partial)
         merged = self._view(partial, mark)
         table = merged.toArrow()
-        properties = CommitProperties({_APP: self._definition}, app_transactions=[Transaction(_APP, epoch)])
+        properties = CommitProperties({_APP: self._definition}, 0, app_transactions=[Transaction(_APP, epoch)])
         try:
-            Path(at).mkdir(parents=True, exist_ok=True)
-            write_deltalake(at, table, mode="overwrite", commit_properties=properties)
+            # Over the very version that was read: a process that was taken for dead must not put back an older view.
+            if view is not None:
+                write_deltalake(view, table, mode="overwrite", commit_properties=properties)
+            else:
+                Path(at).mkdir(parents=True, exist_ok=True)
+                write_deltalake(at, table, mode="error", commit_properties=properties)
+        except CommitFailedError as error:
+            raise StateConflict.at(at, str(error)) from error
         except (DeltaError, OSError) as error:
             raise SinkUnwritable.at(at, error) from error
         return spark.createDataFrame(table, merged.schema)

@@ -28,7 +28,7 @@ from evenkeel.streaming.opening import open_state
 from evenkeel.streaming.strategies import Strategy
 from evenkeel.streaming.strategies.base import Options, adapts
 from evenkeel.streaming.structured.agg import Aggregate
-from evenkeel.streaming.structured.aggregate import StreamAggregate, columns_of
+from evenkeel.streaming.structured.aggregate import MARK, StreamAggregate, columns_of
 from evenkeel.streaming.structured.executor import SparkExecutor
 from evenkeel.streaming.structured.prepare import PreparedJoin, TimeColumns, prepare
 from evenkeel.streaming.structured.sinks import DeltaSink, Sink, delta_folder
@@ -36,8 +36,6 @@ from evenkeel.streaming.windows import Tumbling, microseconds, window_of
 from evenkeel.types import SIDES, parse_how
 
 logger = logging.getLogger("evenkeel.streaming")
-MARK = "evenkeel.json"
-"""A file in the checkpoint that names the state it belongs to."""
 MOST_UNITS = 4096
 
 
