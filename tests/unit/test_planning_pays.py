@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenkeel.conditions import Names, Span, parse_on
 from evenkeel.plan import Facts, TwoWay, explain, optimize
 from evenkeel.plan.cost import ROWS_A_SECOND, could_save
 from evenkeel.schemes import equi_weight, scheme_named
+from evenkeel.schemes.grids import Shapes
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import Absent, Exact
 
@@ -80,3 +83,16 @@ def test_a_plan_made_twice_is_the_same_plan():
     one, two = (planned(2_000_000, 32, 3) for _ in range(2))
     assert [(c.scheme, c.cost) for c in one.candidates] == [(c.scheme, c.cost) for c in two.candidates]
     assert one.unfitted == two.unfitted and one.chosen is not None and one.chosen.scheme == two.chosen.scheme
+
+
+@given(
+    st.integers(2, 700), st.floats(0.5, 1e6), st.floats(0.5, 1e6), st.floats(0.0, 1e4), st.floats(1.0, 1e6),
+    st.integers(0, 2**32),
+)  # fmt: skip
+def test_grids_that_are_not_looked_at_are_not_the_best(workers, left, right, spare, ceiling, seed):
+    shapes = Shapes.within(workers, workers, workers, spare)
+    loads = np.sort(np.random.default_rng(seed).uniform(0, 1e5, workers))
+    args = left, right, left * right, loads, ceiling
+    (grid, shipped), _ = shapes._best(*args, len(shapes.cells))
+    found, ships = shapes.best(*args)
+    assert (found, ships) == (grid, shipped)

@@ -55,7 +55,7 @@ class EquiWeight:
     summary = "cells that can match, in regions of equal work"
 
     def planning(self, workers: int) -> float:
-        return 0.03 + 5e-4 * workers
+        return 0.03 + 1e-4 * workers
 
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.ranges, problem.workers

@@ -21,6 +21,9 @@ import numpy as np
 from evenkeel.report import weight
 from evenkeel.types import Float64, Int64
 
+FEW_CELLS = 64
+"""Grids of up to this many cells are looked at first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -39,10 +42,11 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """All grids of at most `workers` cells within the given limits: about workers * log(workers) of them."""
+    """All grids of at most `workers` cells within the given limits, by their cells: about workers * log(workers)."""
 
     a: Int64
     b: Int64
+    cells: Int64
     spare: float
     """Rows that a key may ship more than it must, for finer cells."""
 
@@ -50,23 +54,41 @@ class Shapes:
     def within(cls, workers: int, most_a: int, most_b: int, spare: float) -> Shapes:
         a = np.arange(1, min(workers, most_a) + 1)
         widest = np.minimum(workers // a, most_b)
-        return cls(np.repeat(a, widest), np.concatenate([np.arange(1, n + 1) for n in widest]), spare)
+        a, b = np.repeat(a, widest), np.concatenate([np.arange(1, n + 1) for n in widest])
+        order = np.argsort(a * b, kind="stable")
+        return cls(a[order], b[order], (a * b)[order], spare)
 
     def best(self, left: float, right: float, out: float, loads: Float64, ceiling: float) -> tuple[Grid, float]:
         """The grid that ships least among those that fit under the ceiling, with the rows it ships.
+
+        A grid of n cells ships at least 2 * sqrt(left * right * n) rows, so larger ones need not be looked at once
+        that is more than the best so far ships.
+        """
+        most = FEW_CELLS
+        while True:
+            end = int(np.searchsorted(self.cells, most, side="right"))
+            found, fits = self._best(left, right, out, loads, ceiling, end)
+            if end == len(self.cells) or (fits and 2 * np.sqrt(left * right * most) > found[1] + self.spare):
+                return found
+            most *= 4
+
+    def _best(
+        self, left: float, right: float, out: float, loads: Float64, ceiling: float, end: int
+    ) -> tuple[tuple[Grid, float], bool]:
+        """The best of the first grids, and whether it fits.
 
         A grid of n cells goes to the n lightest regions; `loads` are ascending. Where none fits, the one that
         ends lowest. Where finer cells cost next to nothing they are taken: a wrong estimate of one key is then
         shared by many regions.
         """
-        possible = (self.a <= max(1.0, np.ceil(left))) & (self.b <= max(1.0, np.ceil(right)))
-        a, b = self.a[possible], self.b[possible]
+        possible = (self.a[:end] <= max(1.0, np.ceil(left))) & (self.b[:end] <= max(1.0, np.ceil(right)))
+        a, b, cells = (x[:end][possible] for x in (self.a, self.b, self.cells))
         shipped = left * b + right * a
-        top = loads[a * b - 1] + weight(left / a + right / b, out / (a * b))
+        top = loads[cells - 1] + weight(left / a + right / b, out / cells)
         fits = np.flatnonzero(top <= ceiling)
         if not len(fits):
             at = np.lexsort((shipped, top))[0]
         else:
             cheap = fits[shipped[fits] <= shipped[fits].min() + self.spare]
-            at = cheap[np.lexsort((shipped[cheap], -(a * b)[cheap]))[0]]
-        return Grid(int(a[at]), int(b[at])), float(shipped[at])
+            at = cheap[np.lexsort((shipped[cheap], -cells[cheap]))[0]]
+        return (Grid(int(a[at]), int(b[at])), float(shipped[at])), bool(len(fits))

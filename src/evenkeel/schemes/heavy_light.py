@@ -181,7 +181,7 @@ def _pack(problem: Problem, loads: _Loads, ceiling: float) -> tuple[HeavyLightLa
     for i in np.argsort(-whole, kind="stable"):
         left, right, out = float(loads.left[i]), float(loads.right[i]), float(loads.out[i])
         if heap[0][0] + whole[i] > ceiling and p > 1:
-            grids[i] = grid_of(left, right, out, np.array(sorted(at for at, _ in heap)), ceiling)
+            grids[i] = grid_of(left, right, out, np.sort(np.fromiter((at for at, _ in heap), np.float64, p)), ceiling)
         grid = grids[i]
         cell_in, cell_out = grid.cell_rows(left, right), out / grid.cells
         taken = [heapq.heappop(heap) for _ in range(grid.cells)]

@@ -32,7 +32,7 @@ class MBucket:
     summary = "cells that can match, covered by regions of equal input"
 
     def planning(self, workers: int) -> float:
-        return 0.01 + 17e-6 * workers**2
+        return 0.01 + 3e-4 * workers
 
     def fit(self, problem: Problem) -> Layout:
         stats, p = problem.ranges, problem.workers

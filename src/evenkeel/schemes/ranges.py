@@ -146,11 +146,13 @@ def lay_out(
     """A layout from cuts of both axes and rectangles over the buckets between them, region by region."""
     bounds, regions = {}, {}
     for side in SIDES:
-        lists: list[tuple[int, ...]] = []
-        for bucket in range(len(cuts[side]) - 1):
-            lists.append(tuple(i for i, r in enumerate(rectangles) if spans(r, side)[0] <= bucket <= spans(r, side)[1]))
+        lists: list[list[int]] = [[] for _ in range(len(cuts[side]) - 1)]
+        for i, r in enumerate(rectangles):
+            first, last = spans(r, side)
+            for covered in lists[first : last + 1]:
+                covered.append(i)
         kept = [0] + [i for i in range(1, len(lists)) if lists[i] != lists[i - 1]]
-        regions[side] = tuple(lists[i] for i in kept) or ((),)
+        regions[side] = tuple(tuple(lists[i]) for i in kept) if lists else ((),)
         bounds[side] = _bounds(stats.of(side), cuts[side][kept[1:]], workers)
     return RangeLayout(workers, bounds, regions, predicted)
 
@@ -184,9 +186,11 @@ def predict(
         rows_in += (depth[side][~covered].sum() + stats.of(side).null_count) / workers
     if pairs is not None and len(pairs[0]):
         row, col = (np.searchsorted(cuts[s], at, side="right") - 1 for s, at in zip(SIDES, pairs, strict=True))
+        order = np.argsort(row, kind="stable")
+        row, col = row[order], col[order]
         for k, r in enumerate(rectangles):
-            inside = (row >= r.top) & (row <= r.bottom) & (col >= r.left) & (col <= r.right)
-            rows_out[k] = inside.sum() * stats.pair_count / len(row)
+            here = col[np.searchsorted(row, r.top) : np.searchsorted(row, r.bottom, side="right")]
+            rows_out[k] = ((here >= r.left) & (here <= r.right)).sum() * stats.pair_count / len(row)
     return LoadReport(rows_in, rows_out, stats.input_rows, title=title)
 
 
