@@ -1,4 +1,4 @@
-"""`ek.simulate`: a strategy's own objects, run on key distributions: thousands of units on a laptop, no Spark.
+"""`ek.simulate`: a strategy's own objects, run on key distributions: a thousand units in a minute, no Spark.
 
     every epoch:   counts of grains -> placed by the table in force -> loads of units -> strategy.adapt
     a new table:   in force for the next epoch if few bytes move, else after as many epochs as the engine takes

@@ -76,11 +76,15 @@ class Side:
         return monitor.load(self.stored, self.probing)
 
     def copied(self) -> Side:
+        """What a unit has is shared with the copy until either changes it, with `_own`."""
         return replace(
             self, stored=self.stored.copy(), probing=self.probing.copy(), slots=list(self.slots), keys=dict(self.keys),
-            held=[dict(h) for h in self.held], of_unit=[list(u) for u in self.of_unit], moved=self.moved.copy(),
-            sources=set(self.sources),
+            held=list(self.held), of_unit=list(self.of_unit), moved=self.moved.copy(), sources=set(self.sources),
         )  # fmt: skip
+
+    def _own(self, *units: int) -> None:
+        for u in units:
+            self.held[u], self.of_unit[u] = dict(self.held[u]), list(self.of_unit[u])
 
     @property
     def quiet(self) -> float:
@@ -111,6 +115,7 @@ class Side:
         is_key, name = item
         if not is_key:
             self._shift(i, j, float(self.slot_stored[name]), float(self.slot_probing[name]))
+            self._own(i, j)
             self.of_unit[i].remove(name)
             self.of_unit[j].append(name)
             for key in self.held[i]:
@@ -132,6 +137,7 @@ class Side:
     def give(self, key: int, i: int, j: int, count: int) -> None:
         """So many of the parts of a key that i holds go to j."""
         mine = self.share(key, i)
+        self._own(i, j)
         stored, probing = self.held[i].pop(key)
         rows = stored * count / mine
         self._shift(i, j, rows, 0.0)
@@ -212,6 +218,7 @@ class Side:
             lose = {int(u) for u in np.resize(old, self.parts)[np.resize(old, self.parts) != dealt]}
             if not self.may_lose(*lose):
                 continue
+            self._own(*{*holders, *chosen.tolist()})
             for u in holders:
                 self.moved[u] += self.held[u].pop(key)[0]
             self.stored, self.probing = stored, probes
