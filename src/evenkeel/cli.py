@@ -220,7 +220,7 @@ def jvm_archive(
 def _check_target(out: Path | None, format: str, overwrite: bool, inputs: Iterable[str]) -> None:
     if format not in _FORMATS:
         raise UnreadableInput.at(format, "it is not a format that can be written")
-    if out is None or not out.exists():
+    if out is None or not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
         raise UnreadableInput.target_exists(str(out))
@@ -294,13 +294,23 @@ def main() -> None:
     except EvenkeelError as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"evenkeel: {error}", file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        named = [line[found.start() :] for line in said if (found := re.search(r"\[[A-Z][A-Z_.]+\]", line))]
-        print(f"evenkeel: Spark could not do it: {(named or said)[0]}", file=sys.stderr)
+        print(f"evenkeel: Spark could not do it: {said_by_spark(str(error))}", file=sys.stderr)
         sys.exit(1)
+
+
+def said_by_spark(text: str) -> str:
+    """The one line of an error that says what it is, and the last that says why."""
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line[found.start() :] for line in said if (found := re.search(r"\[[A-Z][A-Z_.]+\]", line))]
+    first = (named or said)[0]
+    causes = [line.removeprefix("Caused by: ").partition(": ")[2] for line in said if line.startswith("Caused by: ")]
+    return f"{first} ({causes[-1]})" if causes and causes[-1] and causes[-1] not in first else first
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from tests.oracle import duck_join
 from typer.testing import CliRunner
 
-from evenkeel.cli import app, main
+from evenkeel.cli import app, main, said_by_spark
 from evenkeel.errors import UnreadableInput
 from evenkeel.testing import assert_same_rows
 
@@ -80,6 +80,22 @@ def test_a_file_that_spark_cannot_read(spark, files, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert stopped.value.code == 1 and "Spark could not do it" in said and "broken.parquet" in said
     assert "Traceback" not in said
+
+
+def test_an_error_of_spark_in_one_line():
+    text = """An error occurred while calling o1.save.
+    : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/x. SQLSTATE: 58030
+        at org.apache.spark.Some.where(Some.scala:1)
+    Caused by: java.io.IOException: No space left on device
+        at java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
+    said = "[TASK_WRITE_FAILED] Task failed while writing rows to file:/x. SQLSTATE: 58030 (No space left on device)"
+    assert said_by_spark(text) == said
+
+
+def test_an_empty_folder_is_no_target_that_exists(spark, files):
+    (files / "empty").mkdir()
+    done = run("join", files / "left.parquet", files / "right.csv", "--on", "l.user = r.id", "--out", files / "empty")
+    assert done.exit_code == 0, done.output
 
 
 def test_columns_in_any_case(spark, files):

@@ -8,13 +8,16 @@ from pyspark.sql import functions as F
 
 import evenkeel as ek
 from evenkeel.errors import (
+    AmbiguousColumn,
     NotMeasurable,
     SchemeNotApplicable,
     TooManyPairs,
+    UnknownColumn,
     UnknownOption,
     UnreadableInput,
     UnusableBand,
 )
+from evenkeel.spark.session import settings
 from evenkeel.testing import assert_same_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -167,3 +170,20 @@ def test_whole_numbers_beside_floats(spark):
             assert ek.join(left, right, on, scheme="m_bucket", workers=8).count() == expected.count(), on
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_names_whose_case_matters(spark):
+    left = spark.createDataFrame([(1, 10, 5), (2, 20, 6)], "k int, K int, v int")
+    right = spark.createDataFrame([(1, 7), (20, 8)], "K int, V int")
+    with pytest.raises(AmbiguousColumn, match="more than one column called"):
+        ek.join(left, right, "l.v = r.V")
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        for on in ("l.k = r.K", "K", "l.K = r.K"):
+            joined = ek.join(left, right, on, scheme="heavy_light", workers=2)
+            expected = left.alias("l").join(right.alias("r"), on if on == "K" else F.expr(on))
+            assert_same_rows(joined, expected)
+        assert joined.columns == ["k", "K", "v", "K_r", "V"]
+        with pytest.raises(UnknownColumn):
+            ek.join(left, right, "k")
+        many = ek.multi_join({"A": left, "B": right}, "A.k = B.K", workers=2)
+        assert many.columns == ["k", "A_K", "v", "B_K", "V"] and many.count() == 1

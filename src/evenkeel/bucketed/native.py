@@ -33,7 +33,7 @@ from evenkeel.bucketed.pair import LEAST_BYTES
 from evenkeel.bucketed.store import Store, sums_of
 from evenkeel.errors import BrokenTable
 from evenkeel.spark.inputs import quoted
-from evenkeel.spark.session import settings
+from evenkeel.spark.session import over_connect, settings
 from evenkeel.types import SIDES, How, Side, other, preserved
 
 ORDERED = "spark.sql.legacy.bucketedTableScan.outputOrdering"
@@ -98,7 +98,7 @@ def native_side(store: Store, meta: TableMeta) -> NativeSide | None:
 
 def can_run_here(spark: SparkSession) -> bool:
     """Over Spark Connect names are looked up anew for every query, so a dropped entry would be missed."""
-    return not type(spark).__module__.startswith("pyspark.sql.connect")
+    return not over_connect(spark)
 
 
 def layers(sides: dict[Side, NativeSide], groups: Collection[int], how: How) -> list[Layers] | None:

@@ -55,7 +55,7 @@ from evenkeel.errors import (
 )
 from evenkeel.spark.exchange import numbered
 from evenkeel.spark.inputs import contains_type, explain_text, keeps_order, row_bytes, size_in_bytes
-from evenkeel.spark.session import settings
+from evenkeel.spark.session import over_connect, settings
 from evenkeel.types import Int64
 
 Mode = Literal["error", "overwrite", "append"]
@@ -196,7 +196,9 @@ def _first(df: DataFrame, count: int) -> pa.Table:
     """Of as few partitions as have them, where a limit would look into all."""
     try:
         rows = df.take(count)
-        return df.sparkSession.createDataFrame(rows, df.schema, verifySchema=False).toArrow()
+        spark = df.sparkSession
+        options = {} if over_connect(spark) else {"verifySchema": False}  # there it never is, and says so
+        return spark.createDataFrame(rows, df.schema, **options).toArrow()
     except (ValueError, TypeError, OverflowError):  # Python has no year 10000, and no list as a key
         return df.limit(count).toArrow()
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 import sqlglot
 
 from evenkeel.conditions.clauses import clauses, equality
-from evenkeel.conditions.text import bind_text, column_references
+from evenkeel.conditions.text import bind_text, column_references, folded, found_in
 from evenkeel.errors import AmbiguousColumn, DisconnectedInput, UnknownColumn, UnknownRelation, UnparsableCondition
 
 MOST_RELATIONS = 64
@@ -29,10 +29,12 @@ def bound_in(relation: int, column: int) -> str:
 
 @dataclass(frozen=True)
 class Relations:
-    """The names of the relations and of their columns, looked up as Spark does: the case does not matter."""
+    """The names of the relations and of their columns, looked up as Spark does."""
 
     names: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
+    exact: bool = False
+    """Whether the case of a column's name matters."""
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -47,16 +49,10 @@ class Relations:
         return found[0] if found else None
 
     def column(self, relation: int, name: str) -> int | None:
-        columns = self.columns[relation]
-        for matches in (
-            [i for i, n in enumerate(columns) if n == name],
-            [i for i, n in enumerate(columns) if n.lower() == name.lower()],
-        ):
-            if len(matches) > 1:
-                raise AmbiguousColumn.repeated(name, self.names[relation])
-            if matches:
-                return matches[0]
-        return None
+        return found_in(self.columns[relation], name, self.exact, self.names[relation])
+
+    def fold(self, name: str) -> str:
+        return folded(name, self.exact)
 
     def resolve(self, parts: list[str]) -> tuple[int, int, int]:
         relation = self.relation(parts[0])
@@ -200,7 +196,7 @@ def parse_multi(on: str | Sequence[str] | None, relations: Relations, cross: boo
 
 def _using(names: Sequence[str], relations: Relations) -> MultiCondition:
     made = []
-    names = list({name.lower(): name for name in reversed(names)}.values())[::-1]
+    names = list({relations.fold(name): name for name in reversed(names)}.values())[::-1]
     for name in names:
         at = []
         for i in relations.sources:

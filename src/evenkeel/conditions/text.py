@@ -6,7 +6,7 @@ exactly what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,27 +25,37 @@ _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 
+def folded(name: str, exact: bool) -> str:
+    """What two names have in common that are the same to Spark."""
+    return name if exact else name.lower()
+
+
+def found_in(names: Sequence[str], name: str, exact: bool, source: str) -> int | None:
+    """The place of a column; that of the very name if there are several that are alike."""
+    same = [i for i, n in enumerate(names) if n == name]
+    same = same or [i for i, n in enumerate(names) if folded(n, exact) == folded(name, exact)]
+    if len(same) > 1:
+        raise AmbiguousColumn.repeated(name, source)
+    return same[0] if same else None
+
+
 @dataclass(frozen=True)
 class Names:
-    """The column names of both inputs, looked up as Spark does: the case does not matter."""
+    """The column names of both inputs, looked up as Spark does: the case does not matter, unless Spark is told so."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
+    exact: bool = False
+    """Whether the case matters."""
 
     def of(self, side: Side) -> tuple[str, ...]:
         return self.left if side == "left" else self.right
 
     def find(self, side: Side, name: str) -> int | None:
-        names = self.of(side)
-        for matches in (
-            [i for i, n in enumerate(names) if n == name],
-            [i for i, n in enumerate(names) if n.lower() == name.lower()],
-        ):
-            if len(matches) == 1:
-                return matches[0]
-            if matches:
-                raise AmbiguousColumn.repeated(name, side)
-        return None
+        return found_in(self.of(side), name, self.exact, side)
+
+    def fold(self, name: str) -> str:
+        return folded(name, self.exact)
 
     def index(self, side: Side, name: str) -> int:
         at = self.find(side, name)

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
 from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition, UnusableBand
-from evenkeel.spark.inputs import contains_type
+from evenkeel.spark.inputs import case_matters, contains_type
 from evenkeel.spark.positions import spans_of
 from evenkeel.types import SIDES, How, Side, kept
 
@@ -68,7 +68,7 @@ def bind(
     how: How,
     suffixes: tuple[str, str],
 ) -> BoundJoin:
-    names = Names(tuple(left.columns), tuple(right.columns))
+    names = Names(tuple(left.columns), tuple(right.columns), case_matters(left.sparkSession))
     condition = parse_on(on, how, names)
     result_columns(names, condition, how, suffixes)
     frames: dict[Side, DataFrame] = {
@@ -244,18 +244,21 @@ def result_columns(names: Names, condition: Condition, how: How, suffixes: tuple
         at["right"].remove(j)
     if how in ("left_semi", "left_anti"):
         at["right"] = []
-    taken = {n.lower() for n in (names.left[i] for i in at["left"])} | {n.lower() for n, _ in out}
-    shared = taken & {names.right[j].lower() for j in at["right"]}
+    taken = {names.fold(n) for n in (names.left[i] for i in at["left"])} | {names.fold(n) for n, _ in out}
+    shared = taken & {names.fold(names.right[j]) for j in at["right"]}
     keyed = {n for n, _ in out}
     for side, suffix in zip(SIDES, suffixes, strict=True):
         for i in at[side]:
             name = names.of(side)[i]
-            clash = name.lower() in shared and name not in keyed
-            clash = clash or (side == "right" and name.lower() in {k.lower() for k in keyed})
+            clash = names.fold(name) in shared and name not in keyed
+            clash = clash or (side == "right" and names.fold(name) in {names.fold(k) for k in keyed})
             out.append((name + suffix if clash else name, bound(side, i)))
     used: set[str] = set()
     for name, _ in out:
-        if name.lower() in used:
+        if names.fold(name) in used:
+            for side in SIDES:
+                if [names.fold(n) for n in names.of(side)].count(names.fold(name)) > 1:  # no suffix helps
+                    raise AmbiguousColumn.repeated(name, side)
             raise AmbiguousColumn.in_result(name, suffixes)
-        used.add(name.lower())
+        used.add(names.fold(name))
     return out

@@ -105,3 +105,8 @@ def cores(spark: SparkSession) -> int | None:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # a Connect session has no context and says so in several ways
         return None
+
+
+def case_matters(spark: SparkSession) -> bool:
+    """Whether Spark tells `a` from `A`."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"

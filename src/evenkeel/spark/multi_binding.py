@@ -37,7 +37,7 @@ from evenkeel.spark.binding import (
     plainly_comparable,
 )
 from evenkeel.spark.exchange import SHAKY
-from evenkeel.spark.inputs import contains_type
+from evenkeel.spark.inputs import case_matters, contains_type
 
 Node = tuple[int, str, str]
 """An expression of a relation, compared in a type: (relation, SQL, type)."""
@@ -91,7 +91,8 @@ def _named(inputs: dict[str, DataFrame]) -> Relations:
             raise UnreadableInput.not_a_frame(name, df)
         if df.isStreaming:
             raise UnreadableInput.streaming(name)
-    return Relations(tuple(inputs), tuple(tuple(df.columns) for df in inputs.values()))
+    columns = tuple(tuple(df.columns) for df in inputs.values())
+    return Relations(tuple(inputs), columns, case_matters(next(iter(inputs.values())).sparkSession))
 
 
 def result_columns(relations: Relations, using: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -99,14 +100,14 @@ def result_columns(relations: Relations, using: tuple[str, ...]) -> list[tuple[s
 
     Names that several inputs have are written input_column; a key that `on` merely named appears once.
     """
-    once = {n.lower() for n in using}
+    once = {relations.fold(n) for n in using}
     held: dict[str, int] = {}
     for i, columns in enumerate(relations.columns):
-        lower = [c.lower() for c in columns]
+        folds = [relations.fold(c) for c in columns]
         for c in columns:
-            if lower.count(c.lower()) > 1:
+            if folds.count(relations.fold(c)) > 1:
                 raise AmbiguousColumn.repeated(c, relations.names[i])
-            held[c.lower()] = held.get(c.lower(), 0) + 1
+            held[relations.fold(c)] = held.get(relations.fold(c), 0) + 1
     out: list[tuple[str, str]] = []
     for name in using:
         at = relations.column(0, name)
@@ -114,14 +115,14 @@ def result_columns(relations: Relations, using: tuple[str, ...]) -> list[tuple[s
         out.append((relations.columns[0][at], bound_in(0, at)))
     for i, columns in enumerate(relations.columns):
         for j, c in enumerate(columns):
-            if c.lower() not in once:
-                shown = f"{relations.names[i]}_{c}" if held[c.lower()] > 1 else c
+            if relations.fold(c) not in once:
+                shown = f"{relations.names[i]}_{c}" if held[relations.fold(c)] > 1 else c
                 out.append((shown, bound_in(i, j)))
     taken: set[str] = set()
     for name, _ in out:
-        if name.lower() in taken:
+        if relations.fold(name) in taken:
             raise AmbiguousColumn.in_inputs(name)
-        taken.add(name.lower())
+        taken.add(relations.fold(name))
     return out
 
 

@@ -55,6 +55,10 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
                     spark.conf.unset(k) if before is None else spark.conf.set(k, before)
 
 
+def over_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def local_path(text: str | os.PathLike[str]) -> str:
     """A path of this machine without its scheme; nothing in it is decoded, as in Spark. Others stay as they are."""
     return _LOCAL.sub("/", os.fspath(text))

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from evenkeel.errors import InvalidUnits, StateMismatch, StreamNotSupported, UnreadableInput, UnusableFolder
-from evenkeel.spark.session import local_path
+from evenkeel.spark.session import local_path, over_connect
 from evenkeel.state.segment import ROW
 from evenkeel.state.table import StateTable, merged_schema
 from evenkeel.streaming.choice import choose
@@ -69,7 +69,7 @@ def stream_join(
         raise UnusableFolder.not_a_path(state)
     folder = delta_folder(state)
     least, most = units_of(units)
-    if type(left).__module__.startswith("pyspark.sql.connect"):
+    if over_connect(left.sparkSession):
         raise StreamNotSupported.connect()
     kind = parse_how(how)
     late = microseconds("lateness", lateness, zero=True)
