@@ -142,13 +142,11 @@ def _group_range(group: pq.RowGroupMetaData, key: Sequence[str]) -> Between | No
     columns = (group.column(c) for c in range(group.num_columns))
     column = next((c for c in columns if c.path_in_schema == key[0]), None)
     stats = None if column is None or len(key) > 1 else column.statistics
-    if stats is None or stats.physical_type not in ("INT32", "INT64") or not stats.has_min_max or stats.null_count:
+    if stats is None or not stats.has_min_max or stats.null_count:
         return None
-    try:
-        low, high = stats.min, stats.max
-    except pa.ArrowNotImplementedError:  # decimals, before pyarrow 20
-        return None
-    return (low, high) if type(low) is int else None
+    # Asked by type first: old versions of pyarrow fail on the bounds of decimals.
+    whole = stats.physical_type in ("INT32", "INT64") and stats.logical_type.type in ("NONE", "INT")
+    return (stats.min, stats.max) if whole else None
 
 
 def _read(

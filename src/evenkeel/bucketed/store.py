@@ -152,10 +152,6 @@ class Store:
         start = len(self.where(folder)) + 1
         return {i.path[start:]: i.size for i in infos if i.type == pafs.FileType.File}
 
-    def folders(self) -> list[str]:
-        infos = self.fs.get_file_info(pafs.FileSelector(self.where(""), allow_not_found=True))
-        return [i.base_name for i in infos if i.type == pafs.FileType.Directory]
-
     def names(self) -> list[str]:
         infos = self.fs.get_file_info(pafs.FileSelector(self.where(""), allow_not_found=True))
         return [i.base_name for i in infos]

@@ -43,7 +43,7 @@ class UnusableFolder(EvenkeelError):
     def misread(cls, path: str, part: str) -> EvenkeelError:
         return cls._make(
             f"A Delta table cannot be kept in '{path}': '{part}' in its name is read as something else.",
-            "choose a folder whose path has no '#', '?' or '\\\\', and no '%' before two digits.",
+            "choose a folder whose path has no '#', '?' or '\\', and no '%' before two digits.",
         )
 
 
