@@ -15,6 +15,7 @@ from evenkeel import hashing
 from evenkeel.local import local_named
 from evenkeel.schemes import SCHEMES, Batch
 from evenkeel.spark import exchange
+from evenkeel.spark.session import settings
 from evenkeel.types import SIDES
 
 WORKERS = 7
@@ -176,9 +177,25 @@ def test_null_keys_are_spread(spark, stable, seed):
     left = spark.createDataFrame(nulls) if stable else spark.createDataFrame(nulls).repartition(3)
     plan = ek.plan(left, skewed(spark, 500, seed, True), "k", "full", scheme="heavy_light", workers=8)
     routed = exchange.route(plan._request, "left", plan.layout, stable)
-    regions = routed.df.select(F.expr(exchange.region_of(routed, 8)).alias("r")).toArrow()["r"].to_numpy()
-    counts = np.bincount(regions, minlength=8)
+    numbers = routed.df.select(routed.region).toArrow()[routed.region].to_numpy()
+    counts = np.bincount(numbers % 8, minlength=8)
     assert counts.sum() == 5000 and counts.max() <= 2 * counts.mean()
+    assert len(np.unique(numbers)) > 4990  # or merging would try NULLs of both sides pair by pair
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("workers", [1, 2, 7, 64, 1000])
+def test_the_number_of_a_region_fits_and_tells_keys_apart(spark, workers, ansi, seed):
+    left, right = skewed(spark, 2000, seed, True), spark.range(2000).selectExpr("id AS k", "id")
+    with settings(spark, {"spark.sql.ansi.enabled": ansi}):
+        plan = ek.plan(left, right, "k", scheme="heavy_light", workers=workers)
+        routed = exchange.route(plan._request, "right", plan.layout, True, keep_nulls=False)
+        rows = routed.df.toArrow()
+    assert not routed.df.schema[routed.region].nullable  # or Spark would compute it twice, to test it first
+    numbers = rows[routed.region].to_numpy()
+    assert numbers.min() >= 0
+    keys = len(np.unique(rows.column(0).to_numpy()))
+    assert len(np.unique(numbers // workers)) > 0.98 * keys
 
 
 @pytest.mark.parametrize("shuffled", [False, True], ids=["as read", "repartitioned"])

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenkeel.batch.reconcile import unmatched_copies
+from evenkeel.local.base import REGION
 from evenkeel.plan import TwoWay
 from evenkeel.spark.arrow_join import arrow_pairs
 from evenkeel.spark.binding import BoundJoin
@@ -40,7 +41,16 @@ def execute(join: BoundJoin, plan: TwoWay) -> DataFrame:
     assert plan.chosen is not None
     if plan.chosen.scheme == "broadcast":
         return join.project(_broadcast(join, plan))
-    return join.project(_routed(join, plan))
+    return join.project(_routed(join, plan), _unpacked(join, plan))
+
+
+def _unpacked(join: BoundJoin, plan: TwoWay) -> dict[str, str]:
+    """The SQL of keys that were packed into the region column, by their name."""
+    packing = plan.local.packing if plan.local is not None else None
+    if packing is None:
+        return {}
+    (equi,), (kind,) = join.condition.equi, join.key_types
+    return {equi.sql(s): f"cast({packing.key(REGION[s])} AS {kind.simpleString()})" for s in SIDES}
 
 
 def spark_join(join: BoundJoin, left: DataFrame | None = None, right: DataFrame | None = None) -> DataFrame:
@@ -90,7 +100,7 @@ def _in_regions(join: BoundJoin, plan: TwoWay, how: How, side: Side) -> RoutedIn
     layout, local = plan.chosen.layout, plan.local
     nulls = side in kept(how)
     copied = side in copied_sides(plan, how) and local.operator != "arrow"
-    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, copied)
+    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, copied, local.packing)
     if copied and how in SEMI:
         # Copies of these rows are answered for by reconciliation alone.
         routed = RoutedInput(routed.df.filter(f"{routed.copies} = 1"), side)

@@ -70,6 +70,7 @@ def draft(request: BoundJoin, how: How, scheme: SchemeName, workers: int) -> tup
         broadcast_limit(request.left.sparkSession),
         cores(request.left.sparkSession),
         coalesces(request.left.sparkSession),
+        request.key_bits,
     )
     return permit(TwoWay(request.condition, how, workers, scheme, facts)), explained
 

@@ -16,6 +16,22 @@ Operator = Literal["merge", "shuffle_hash", "arrow"]
 the pairs are found outside Spark's operators."""
 
 
+NUMBER_BITS = 31
+"""What a region's number and the hash bits above it fit into: Spark shuffles by an INT."""
+
+
+class Packing(Protocol):
+    """How one BIGINT takes the place of a row's key and of its region; all of it as SQL."""
+
+    def pack(self, key: str, region: str) -> str: ...
+
+    def number(self, packed: str) -> str:
+        """The number that rows are shuffled and merged by: modulo the number of regions it is the region."""
+        ...
+
+    def key(self, packed: str) -> str: ...
+
+
 class LocalJoin(Protocol):
     @property
     def name(self) -> str: ...
@@ -26,6 +42,11 @@ class LocalJoin(Protocol):
     @property
     def hash_bits(self) -> bool:
         """Whether the region column carries bits of the key's hash."""
+        ...
+
+    @property
+    def packing(self) -> Packing | None:
+        """How the key is shipped in the region column, if it is."""
         ...
 
     @property
@@ -57,6 +78,7 @@ class Merging:
     """What local joins that merge by key have in common."""
 
     hash_bits = True
+    packing: Packing | None = None
     operator: Operator = "merge"
     build: Side = "right"
 
@@ -70,7 +92,8 @@ class Merging:
         return None
 
 
-SAME_REGION = "_l_region = _r_region"
+REGION: dict[Side, str] = {"left": "_l_region", "right": "_r_region"}
+SAME_REGION = f"{REGION['left']} = {REGION['right']}"
 
 
 def conjunction(*parts: str | None) -> str:

@@ -39,6 +39,7 @@ class Bins:
     name: ClassVar[str] = "bins"
     summary: ClassVar[str] = "an equality of bins, the band checked in each: for bands"
     hash_bits: ClassVar[bool] = False
+    packing: ClassVar[None] = None
 
     @property
     def operator(self) -> Operator:

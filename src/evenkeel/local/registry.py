@@ -7,9 +7,12 @@ from evenkeel.local.bins import Bins
 from evenkeel.local.inequalities import Inequalities
 from evenkeel.local.merge_on_hash import MergeOnHash
 from evenkeel.local.merge_on_key import MergeOnKey
+from evenkeel.local.merge_on_packed import MergeOnPacked
 from evenkeel.local.nested_loop import NestedLoop
 
-LOCAL_JOINS: tuple[LocalJoin, ...] = (MergeOnHash(), MergeOnKey(), Bins(), Inequalities(), NestedLoop())
+LOCAL_JOINS: tuple[LocalJoin, ...] = (
+    MergeOnPacked(), MergeOnHash(), MergeOnKey(), Bins(), Inequalities(), NestedLoop(),
+)  # fmt: skip
 
 
 def local_named(name: str) -> LocalJoin:

@@ -28,6 +28,8 @@ class Facts:
     """Regions that run at once; None where the session does not tell, then it is all of them."""
     coalesces: bool = False
     """Whether Spark's adaptive execution may put small partitions together in this session."""
+    key_bits: int | None = None
+    """How many bits hold any key by its type, if it is one whole number, smaller than a BIGINT."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
-from evenkeel.local import Bins, local_named
+from evenkeel.local import Bins, KeyAndRegion, MergeOnPacked, local_named
 from evenkeel.plan.bin_width import choose_bins
 from evenkeel.plan.cost import ROWS_A_SECOND, broadcast_cost, could_save, work
 from evenkeel.plan.nodes import Candidate, TwoWay
@@ -175,7 +175,26 @@ def choose_local(plan: TwoWay) -> TwoWay:
             several = len(condition.spans) > 1 and plan.facts.fits_arrow
             return replace(plan, local=local_named("inequalities" if several else "nested_loop"))
     per_row = float(np.sum(load.rows_out)) / max(1.0, float(np.sum(load.rows_in)))
-    return replace(plan, local=local_named("merge_on_key" if per_row > MOSTLY_OUTPUT else "merge_on_hash"))
+    if per_row > MOSTLY_OUTPUT:
+        return replace(plan, local=local_named("merge_on_key"))
+    packing = _packing(plan)
+    return replace(plan, local=local_named("merge_on_hash") if packing is None else MergeOnPacked(packing))
+
+
+def _packing(plan: TwoWay) -> KeyAndRegion | None:
+    """Key and region in one number, where every key is known to fit and nothing else asks for it before the result."""
+    assert plan.chosen is not None
+    condition, by_type = plan.condition, plan.facts.key_bits
+    if plan.how != "inner" or plan.chosen.scheme not in BY_KEY or len(condition.equi) != 1:
+        return None
+    if condition.residual or condition.equi[0].null_safe:
+        return None
+    read = [n for s in SIDES if plan.stats is not None and (n := plan.stats.of(s).numbers) is not None]
+    if by_type is None and len(read) < len(SIDES):
+        return None
+    packing = KeyAndRegion(plan.workers, checked=by_type is None)
+    bits = max(n.bits for n in read) if by_type is None else by_type
+    return packing if bits <= packing.key_bits and all(packing.tells_apart(n.some) for n in read) else None
 
 
 def share_tasks(plan: TwoWay) -> TwoWay:

@@ -139,7 +139,8 @@ def spread(batch: Batch, workers: int) -> Int64:
 
 
 def spread_sql(workers: int) -> str:
-    return f"cast(pmod(coalesce({{key}}, {{row}}), {workers}L) as int)"
+    """Never NULL, as Spark can see: it takes a remainder for something that may be."""
+    return f"coalesce(cast(pmod(coalesce({{key}}, {{row}}), {workers}L) as int), 0)"
 
 
 TABLE_SCHEMA = pa.schema(

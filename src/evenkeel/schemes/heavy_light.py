@@ -86,7 +86,9 @@ class HeavyLightLayout:
         slots = np.array([g.a if side == "left" else g.b for g in self.grids])
         copies = np.array([g.b if side == "left" else g.a for g in self.grids])
         # Entry c of a key lists, slot by slot, where copy c of a row goes.
-        regions = [list(copy) for i in range(len(self.keys)) for copy in np.array(self._targets(i, side)).T]
+        listed = np.concatenate([np.stack(self._targets(i, side), axis=1).ravel() for i in range(len(self.keys))])
+        ends = np.concatenate([[0], np.cumsum(np.repeat(slots, copies))])
+        regions = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(listed, pa.int32()))
         columns = (np.repeat(self.keys, copies), np.repeat(slots, copies), regions, np.repeat(copies, copies))
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, TABLE_SCHEMA, strict=True)], TABLE_SCHEMA)
         return RouteExpr(f"coalesce({{hit}}, {spread_sql(self.workers)})", table)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -31,6 +32,7 @@ _FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
     (T.StringType,),
 )
 """Types that compare with one another; any other pair must be of one type."""
+_KEY_BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32}
 _OF_SIDE: dict[Side, re.Pattern[str]] = {s: re.compile(rf"\b_{s[0]}\d+\b") for s in SIDES}
 """What names a column of the side; in a literal too, where it only keeps a clause from being known as one-sided."""
 
@@ -54,11 +56,23 @@ class BoundJoin:
     def key_columns(self, side: Side) -> list[str]:
         return [e.sql(side) for e in self.condition.equi]
 
-    def project(self, joined: DataFrame) -> DataFrame:
-        """The result as the user named it: shared names keep the left column and suffix the right one."""
+    @property
+    def key_bits(self) -> int | None:
+        """How many bits hold any key by its type, if it is one whole number, smaller than a BIGINT."""
+        return _KEY_BITS.get(type(self.key_types[0])) if len(self.key_types) == 1 else None
+
+    def project(self, joined: DataFrame, computed: Mapping[str, str] = MappingProxyType({})) -> DataFrame:
+        """The result as the user named it: shared names keep the left column and suffix the right one.
+
+        `computed` is SQL of columns that `joined` does not have, by their name.
+        """
         shown = result_columns(self.names, self.condition, self.how, self.suffixes)
         # Not `sql AS name`: Spark's parser would put values in for what looks like a variable in a name.
-        return joined.selectExpr(*(sql for _, sql in shown)).toDF(*(name for name, _ in shown))
+        out = joined.selectExpr(*(computed.get(sql, sql) for _, sql in shown)).toDF(*(name for name, _ in shown))
+        for name, sql in shown:
+            if sql in computed and (metadata := self.side("left" if sql[1] == "l" else "right").schema[sql].metadata):
+                out = out.withMetadata(name, metadata)
+        return out
 
 
 def bind(

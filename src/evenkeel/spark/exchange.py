@@ -10,7 +10,7 @@ one attempt to the next (floating-point results of a shuffle) stay out of that h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from evenkeel.local import LocalJoin
+from evenkeel.local.base import NUMBER_BITS, REGION, Packing
 from evenkeel.schemes import Bounds, Layout, RouteExpr
 from evenkeel.schemes.ranges import TIE_SQL
 from evenkeel.spark.binding import BoundJoin
@@ -32,8 +33,6 @@ SHAKY = (
 """Values that a retried task may compute a little differently, such as sums and collected lists; or not hash."""
 LEVELS_AT_ONCE = 3
 """Levels of the search tree that one projection descends: eight ways, seven comparisons in its code."""
-HASH_SHIFT = 7
-"""The hash bits above the region are not those that pick the region of a tail key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,23 +41,33 @@ class RoutedInput:
 
     df: DataFrame
     side: Side
+    packing: Packing | None = None
+    """How the region column holds the key as well, if it does."""
+
+    @property
+    def number(self) -> str:
+        """The SQL of the number that rows are shuffled by; modulo the number of regions it is the region."""
+        return self.region if self.packing is None else self.packing.number(self.region)
 
     @property
     def region(self) -> str:
-        return f"_{self.side[0]}_region"
+        return REGION[self.side]
 
     @property
     def copies(self) -> str:
         return f"_{self.side[0]}_copies"
 
 
-def key_sql(join: BoundJoin, side: Side) -> str:
-    """The 64-bit hash of the join key; NULL where a NULL in the key means that nothing can match."""
+def key_sql(join: BoundJoin, side: Side, matchable: bool = False) -> str:
+    """The 64-bit hash of the join key; NULL where a NULL in the key means that nothing can match.
+
+    Of rows that are all `matchable` it is never NULL, which Spark cannot find out by itself.
+    """
     if not join.condition.equi:
         return "0L"
     hashed = f"xxhash64({', '.join(join.key_columns(side))})"
     strict = [e.sql(side) for e in join.condition.equi if not e.null_safe]
-    if not strict:
+    if not strict or matchable:
         return hashed
     return f"CASE WHEN {' AND '.join(f'{c} IS NOT NULL' for c in strict)} THEN {hashed} END"
 
@@ -74,7 +83,7 @@ def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) ->
     df = join.side(side)
     if matchable_sql(join, side) != "true" and not keep_nulls:
         df = df.filter(matchable_sql(join, side))
-    return numbered(df, join.columns(side), stable, also=(f"{key_sql(join, side)} AS _key",))
+    return numbered(df, join.columns(side), stable, also=(f"{key_sql(join, side, not keep_nulls)} AS _key",))
 
 
 def numbered(
@@ -101,8 +110,9 @@ def route(
     keep_nulls: bool = True,
     hash_bits: bool = True,
     with_copies: bool = False,
+    packing: Packing | None = None,
 ) -> RoutedInput:
-    """The input's rows, copied to their regions, not yet shuffled.
+    """The input's rows, copied to their regions, not yet shuffled. Packed, they have no column of their key.
 
     With copies: how often each was, in a column; 2 or more also for a row that was not, but that `copied_rows` cannot
     tell from those that were. That is a row whose key is cut apart, and any row where rows are copied whatever their
@@ -110,8 +120,8 @@ def route(
     """
     df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
-    out = RoutedInput(df, side)
-    kept = join.side(side).columns
+    out = RoutedInput(df, side, packing)
+    kept = [c for c in join.side(side).columns if packing is None or c not in join.key_columns(side)]
     copies = "2" if layout.replicates(side) else "1"
     if expr.table is not None:
         df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
@@ -126,10 +136,20 @@ def route(
         df = df.selectExpr("*", f"{region} AS _region")
         region = "_region"
     if hash_bits:
-        bits = f"pmod(shiftright(coalesce(_key, {row}), {HASH_SHIFT}), {(2**31 - 1) // p}L)"
+        # The uppermost bits: those that pick the region of a tail key are the lowest. Spark sees that it is never NULL.
+        spare = NUMBER_BITS - (p - 1).bit_length()
+        bits = f"shiftrightunsigned({_hash_or(row, keep_nulls)}, {64 - spare})"
         region = f"{region} + {p} * cast({bits} as int)"
+    if packing is not None:
+        (key,) = join.key_columns(side)
+        region = packing.pack(key, region)
     routing = [f"{copies} AS {out.copies}"] * with_copies + [f"{region} AS {out.region}"]
-    return RoutedInput(df.selectExpr(*kept, *routing), side)
+    return replace(out, df=df.selectExpr(*kept, *routing))
+
+
+def _hash_or(row: str, keep_nulls: bool) -> str:
+    """The key's hash; rows without a key are told apart by their own."""
+    return f"coalesce(_key, xxhash64({row}))" if keep_nulls else "_key"
 
 
 def with_places(
@@ -248,12 +268,12 @@ def exchange(
     if local.operator == "arrow":
         return routed
     shipped = as_shipped(routed, layout, local, join)
-    df = shipped.df.repartitionById(tasks, routed.region)
+    df = shipped.df.repartitionById(tasks, F.expr(shipped.number))
     if local.above(routed.side) is None:
         df = _with_columns(df, local, routed.side, join)
     if with_copies and local.copies(routed.side):
         df = df.withColumn(routed.copies, F.lit(2))
-    return RoutedInput(df, routed.side)
+    return replace(shipped, df=df)
 
 
 def as_shipped(routed: RoutedInput, layout: Layout, local: LocalJoin, join: BoundJoin) -> RoutedInput:
@@ -289,7 +309,7 @@ def copied_rows(join: BoundJoin, side: Side, layout: Layout, local: LocalJoin, s
 
 def region_of(routed: RoutedInput, workers: int) -> str:
     """The number of the region, without the hash bits above it."""
-    return f"pmod({routed.region}, {workers})"
+    return f"pmod({routed.number}, {workers})"
 
 
 def is_copied(join: BoundJoin, side: Side, table: pa.Table) -> str:

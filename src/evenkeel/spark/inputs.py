@@ -19,6 +19,11 @@ _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?
 _JOIN = re.compile(r"Join (?!LeftSemi|LeftAnti)")
 _UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 _OPERATOR = re.compile(r"^[\s:+\-|*]*(?:\(\d+\)\s*)?([A-Za-z]+(?: [a-z]+)?)")
+_SCAN = re.compile(
+    r"FileScan parquet [^\[]*\[(.*?)\] .*DataFilters: \[\], Format: Parquet, "
+    r"Location: InMemoryFileIndex\(.*PartitionFilters: \[\], "
+)
+"""A scan of listed Parquet files that keeps every row; tables whose files are found another way may leave some out."""
 _IN_ORDER = {
     "Coalesce", "ColumnarToRow", "Expand", "FileScan", "Filter", "Generate", "InMemoryRelation",
     "InMemoryTableScan", "InputAdapter", "LocalTableScan", "Project", "Range", "Sample", "Union", "WholeStageCodegen",
@@ -75,6 +80,22 @@ def keeps_order(explained: str) -> bool:
     _, _, physical = explained.partition("== Physical Plan ==")
     operators = [_OPERATOR.match(line) for line in physical.splitlines() if line.strip()]
     return bool(operators) and all(op is not None and op[1].split(" ")[0] in _IN_ORDER for op in operators)
+
+
+def parquet_columns(explained: str, names: list[str]) -> list[str] | None:
+    """What these columns are called in Parquet files; None where the input is more than those files as they are."""
+    lines = [line for line in explained.partition("== Physical Plan ==")[2].splitlines() if line.strip()]
+    operators = [found[1] for line in lines if (found := _OPERATOR.match(line))]
+    scan = _SCAN.search(lines[-1]) if lines else None
+    if scan is None or operators != ["Project", "ColumnarToRow", "FileScan parquet"]:
+        return None
+    scanned, columns = set(scan[1].split(",")), []
+    for name in names:
+        found = re.search(rf"[\[ ]((\w+)#\d+L?) AS {re.escape(name)}#", lines[0])
+        if found is None or found[1] not in scanned:
+            return None
+        columns.append(found[2])
+    return columns
 
 
 def row_bytes(schema: T.StructType) -> float:

@@ -41,7 +41,7 @@ def sample(df: DataFrame, columns: list[str], expected: float | None, wanted: in
     """
     if expected is None:
         return None
-    rate = 1.0 if expected <= WHOLE * wanted else wanted / expected
+    rate = sampling_rate(expected, wanted)
     drawn = draw(df, columns, rate, MOST_ROWS)
     found = len(drawn.rows)
     few = rate < 1.0 and found < wanted / 4
@@ -50,6 +50,10 @@ def sample(df: DataFrame, columns: list[str], expected: float | None, wanted: in
             return None
         drawn = draw(df, columns, min(1.0, rate * wanted / found), MOST_ROWS)
     return None if drawn.cut else drawn
+
+
+def sampling_rate(rows: float, wanted: int) -> float:
+    return 1.0 if rows <= WHOLE * wanted else wanted / rows
 
 
 def draw(df: DataFrame, columns: list[str], rate: float, most: int | None = None) -> Sample:

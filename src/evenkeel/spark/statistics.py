@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -21,6 +23,7 @@ from evenkeel.spark.binding import BoundJoin
 from evenkeel.spark.exchange import key_sql
 from evenkeel.spark.inputs import row_estimate, size_in_bytes
 from evenkeel.spark.labels import readable, text_sql
+from evenkeel.spark.parquet_keys import read_keys
 from evenkeel.spark.sampling import draw, sample
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Absent, Exact, Inexact, Precision, Side
@@ -37,7 +40,7 @@ def collect(join: BoundJoin, explained: dict[Side, str], row_bytes: dict[Side, f
     """Statistics of both inputs."""
     start = time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
-        left, right = pool.map(lambda s: _collect_side(join, s, row_estimate(explained[s], row_bytes[s])), SIDES)
+        left, right = pool.map(lambda s: _look_at(join, s, explained[s], row_bytes[s]), SIDES)
     return JoinStats(left, right, time.perf_counter() - start)
 
 
@@ -104,15 +107,27 @@ def _collect_axis(join: BoundJoin, side: Side, explained: str, row_bytes: float)
     return Axis.of(hashes, keyed["x"].to_numpy(), Exact(total), Exact(nulls))
 
 
+def _look_at(join: BoundJoin, side: Side, explained: str, row_bytes: float) -> SideStats:
+    """The keys of files that can be read here; else Spark looks."""
+    read = read_keys(join, side, explained, SAMPLE_ROWS)
+    if read is None:
+        return _collect_side(join, side, row_estimate(explained, row_bytes))
+    return replace(_counted(read.hashes, read.rate), numbers=read.numbers)
+
+
 def _collect_side(join: BoundJoin, side: Side, expected: float | None) -> SideStats:
     drawn = sample(join.side(side), [f"{key_sql(join, side)} AS h"], expected, SAMPLE_ROWS)
     if drawn is None:
         return _aggregated(join, side)
-    hashes = drawn.rows["h"].combine_chunks()
+    return _counted(drawn.rows["h"].combine_chunks(), drawn.rate)
+
+
+def _counted(hashes: pa.Array, rate: float) -> SideStats:
+    """What a sample of the keys says; NULL is no key."""
     counted = pc.value_counts(hashes.drop_null())
     keys, counts = (np.asarray(counted.field(f)) for f in ("values", "counts"))
-    top = np.argsort(-counts, kind="stable")[: TOP + 1]
-    return SideStats.from_sample(len(hashes), hashes.null_count, float(len(keys)), keys[top], counts[top], drawn.rate)
+    top = np.argpartition(-counts, TOP)[: TOP + 1] if len(counts) > TOP + 1 else slice(None)
+    return SideStats.from_sample(len(hashes), hashes.null_count, float(len(keys)), keys[top], counts[top], rate)
 
 
 def _aggregated(join: BoundJoin, side: Side) -> SideStats:

@@ -18,6 +18,16 @@ SEEN_ENOUGH = 16
 
 
 @dataclass(frozen=True, eq=False)
+class WholeNumbers:
+    """Keys that are single whole numbers, all of which were read."""
+
+    bits: int
+    """How many bits hold any of them, the sign included: exact."""
+    some: Int64
+    """A few hundred, for estimates."""
+
+
+@dataclass(frozen=True, eq=False)
 class SideStats:
     """The keys of one input. `keys` are hashes, heaviest first, with their row counts."""
 
@@ -30,6 +40,8 @@ class SideStats:
     """Whether `keys` holds every key of the side."""
     fraction: float = 1.0
     """Which part of the rows was read."""
+    numbers: WholeNumbers | None = None
+    """What is known of every key as a number, if it is one and all were read."""
 
     @classmethod
     def from_sample(
