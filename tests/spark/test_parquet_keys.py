@@ -167,7 +167,7 @@ def test_paths_with_anything_in_them(spark, looks, tmp_path, seed):
 def test_files_that_are_gone_are_for_spark_to_complain_about(spark, tmp_path, seed):
     df = stored(spark, tmp_path / "l", some_keys(pa.int64(), seed))
     (tmp_path / "l" / "1.parquet").unlink()
-    with pytest.raises(Exception, match="FILE_NOT_EXIST|does not exist"):
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
         ek.join(df, dimension(spark), "k", workers=WORKERS, scheme="heavy_light").count()
 
 

@@ -41,7 +41,7 @@ class KeyAndRegion(Packing):
     @property
     def _mask(self) -> int:
         """What is left of the number above the region."""
-        return 2 ** (NUMBER_BITS - self._low) - 1
+        return (1 << (NUMBER_BITS - self._low)) - 1
 
     @property
     def key_bits(self) -> int:

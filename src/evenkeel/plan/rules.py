@@ -22,9 +22,9 @@ GAIN = 0.9
 """A scheme is worth its overhead when it brings the heaviest region below this part of hashing's."""
 MOSTLY_OUTPUT = 64.0
 """Pairs a row from which comparing keys pair by pair costs more than sorting by them (docs/adr/0003)."""
-TASK_SECONDS = 0.5
+TASK_SECONDS = 2.0
 TASK_BYTES = 2**26
-"""What regions that share a task may have together: work for half a second, and what Spark's adaptive execution puts
+"""What regions that share a task may have together: work for two seconds, and what Spark's adaptive execution puts
 into one partition by default."""
 MOST_REGIONS = 2**16
 MOST_PAIRS = 3e11
@@ -201,8 +201,8 @@ def share_tasks(plan: TwoWay) -> TwoWay:
     """Let small regions share tasks where Spark may do so by itself and there are fewer cores than regions.
 
     As many regions in each task: their number divides that of the regions, and a region goes to the task that its
-    number leaves as a remainder. Two tasks a core at the least. A join that hashes would hold all of them at once, and
-    one in bins copies rows that are not counted here.
+    number leaves as a remainder. A task for every core at the least. A join that hashes would hold all of them at once,
+    and one in bins copies rows that are not counted here.
     """
     facts, load = plan.facts, plan.chosen.layout.predicted if plan.chosen is not None else None
     if facts.cores is None or not facts.coalesces or load is None or plan.stats is None or not plan.needs_statistics:
@@ -213,7 +213,7 @@ def share_tasks(plan: TwoWay) -> TwoWay:
         return plan
     size = max(facts.row_bytes.values()) * float(load.rows_in.sum())
     seconds = float(work(load, plan.condition).sum()) / ROWS_A_SECOND
-    least = max(2 * facts.cores, seconds / TASK_SECONDS, size / TASK_BYTES)
+    least = max(facts.cores, seconds / TASK_SECONDS, size / TASK_BYTES)
     fewer = [n for n in range(1, plan.workers) if plan.workers % n == 0 and n >= least]
     return replace(plan, shared_tasks=min(fewer)) if fewer else plan
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -124,7 +124,7 @@ def route(
     kept = [c for c in join.side(side).columns if packing is None or c not in join.key_columns(side)]
     copies = "2" if layout.replicates(side) else "1"
     if expr.table is not None:
-        df = df.join(F.broadcast(_table(df, expr)), F.expr("_key = _h"), "left")
+        df = df.join(F.broadcast(_table(df.sparkSession, expr.table)), F.expr("_key = _h"), "left")
         copies = "coalesce(_copies, 1)"
     elif expr.bounds is not None:
         df = with_places(join, side, df, expr, row, keep_nulls)
@@ -318,7 +318,5 @@ def is_copied(join: BoundJoin, side: Side, table: pa.Table) -> str:
     return f"{key_sql(join, side)} IN ({', '.join(_long(k.as_py()) for k in keys)})" if len(keys) else "false"
 
 
-def _table(df: DataFrame, expr: RouteExpr) -> DataFrame:
-    assert expr.table is not None
-    names = ["_h", "_slots", "_regions", "_copies"]
-    return df.sparkSession.createDataFrame(expr.table.rename_columns(names))
+def _table(spark: SparkSession, table: pa.Table) -> DataFrame:
+    return spark.createDataFrame(table.rename_columns(["_h", "_slots", "_regions", "_copies"]))

@@ -87,7 +87,7 @@ def parquet_columns(explained: str, names: list[str]) -> list[str] | None:
     lines = [line for line in explained.partition("== Physical Plan ==")[2].splitlines() if line.strip()]
     operators = [found[1] for line in lines if (found := _OPERATOR.match(line))]
     scan = _SCAN.search(lines[-1]) if lines else None
-    if scan is None or operators != ["Project", "ColumnarToRow", "FileScan parquet"]:
+    if scan is None or [o for o in operators if o != "ColumnarToRow"] != ["Project", "FileScan parquet"]:
         return None
     scanned, columns = set(scan[1].split(",")), []
     for name in names:

@@ -1,5 +1,6 @@
 """Statistics read the key columns of both inputs at once: a bounded sample, or native aggregates over every row.
 
+Keys of Parquet files on this machine are read from them (`parquet_keys.py`); those of everything else by Spark.
 Where Spark has an idea of an input's size, the driver receives the hashes of a few hundred thousand keys and counts
 them: a plan needs shares of keys, not counts. Where it has none (the result of a join, above all), or one that is of no
 use, the keys are counted where they are: `approx_top_k` finds the frequent ones (a Misra-Gries style sketch of bounded
