@@ -15,9 +15,9 @@ from pathlib import Path
 SRC = Path(__file__).resolve().parent.parent / "src"
 PACKAGE = "evenkeel"
 LAYERS = (
-    *("errors", "types", "hashing", "charts", "report", "conditions", "stats", "schemes", "local", "plan", "sql"),
-    *("state", "spark", "batch", "bucketed", "streaming", "simulate", "testing", "demo", "jvm_archive", "cli"),
-    "dashboard",
+    *("errors", "types", "hashing", "dealing", "charts", "report", "conditions", "stats", "schemes"),
+    *("local", "plan", "sql", "state", "spark", "batch", "bucketed", "streaming", "simulate"),
+    *("testing", "demo", "jvm_archive", "cli", "dashboard"),
 )
 WITHOUT_SPARK = (*LAYERS[: LAYERS.index("spark")], "simulate")
 # The engine of stream joins runs without Spark too: only its adapter knows it.

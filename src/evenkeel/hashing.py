@@ -31,6 +31,9 @@ def xxhash64(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Int64:
     seed = np.full(rows, SPARK_SEED, dtype=np.uint64)
     for column in columns:
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if not array.null_count:
+            seed = _hash_valid(array, seed)
+            continue
         valid = ~np.asarray(array.is_null())
         if valid.any():
             seed[valid] = _hash_valid(array.filter(pa.array(valid)), seed[valid])

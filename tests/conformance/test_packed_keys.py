@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenkeel as ek
-from evenkeel.local import KeyAndRegion
+from evenkeel.local import KeyAndRegion, KeyInNumber
 from evenkeel.testing import assert_same_rows
 
 KINDS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -46,15 +46,36 @@ def test_small_whole_numbers_are_packed_by_their_type(spark, seed, kind, workers
 @pytest.mark.parametrize("more", [0, 1])
 def test_large_whole_numbers_are_packed_as_far_as_they_fit(spark, seed, tmp_path, workers, more):
     """Keys of files are all read, so how large they are is certain."""
-    bits = min(64, KeyAndRegion(workers).key_bits + more)
+    bits = min(64, 64 - (workers - 1).bit_length() + more)
+    plan, frames = planned(spark, seed, tmp_path, [*edges(bits), *range(100, 200)], workers)
+    packs = bits <= 64 - (workers - 1).bit_length()
+    assert (plan.tree.local.packing == KeyAndRegion(workers, checked=True)) == packs
+    assert packs or plan.tree.local.name == "merge_on_hash"
+    assert_same_rows(plan.execute(), plain(*frames))
+
+
+def planned(spark, seed, path, keys, workers):
+    """A join of two files with these keys, and the files."""
     frames = []
     for i in (0, 1):
-        keys = [*edges(bits), *range(100, 200)]
-        pq.write_table(table(keys, pa.int64(), seed + i), tmp_path / f"{i}.parquet")
-        frames.append(spark.read.parquet(str(tmp_path / f"{i}.parquet")))
-    plan = ek.plan(*frames, "k", workers=workers, scheme="heavy_light")
-    packs = bits <= KeyAndRegion(workers).key_bits
-    assert (plan.tree.local.name == "merge_on_packed") == packs
+        pq.write_table(table(keys, pa.int64(), seed + i), path / f"{i}.parquet")
+        frames.append(spark.read.parquet(str(path / f"{i}.parquet")))
+    return ek.plan(*frames, "k", workers=workers, scheme="heavy_light"), frames
+
+
+@pytest.mark.parametrize("workers", [1, 5, 64])
+@pytest.mark.parametrize("least", [0, -3, -(2**63), 2**62, 2**63 - 2**20])
+@pytest.mark.parametrize("more", [0, 1])
+def test_keys_of_a_narrow_range_are_the_number_itself(spark, seed, tmp_path, workers, least, more):
+    """As wide a range as an INT holds, wherever it lies; with one key more it does not."""
+    room = 2**31 // workers
+    least = min(least, 2**63 - 1 - room)
+    most = least + room - 1 + more
+    plan, frames = planned(spark, seed, tmp_path, [least, most, *range(least + 7, least + 90)], workers)
+    found = plan.tree.local.packing
+    assert isinstance(found, KeyInNumber) == (more == 0)
+    if more == 0:
+        assert least <= found.least and found.most <= most and found.checked
     assert_same_rows(plan.execute(), plain(*frames))
 
 
@@ -92,15 +113,17 @@ def test_what_is_written_beside_a_column_stays(spark, seed):
     assert joined.schema["k"].metadata == {"comment": "the user"}
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_files_that_change_between_plan_and_join_are_noticed(spark, seed, tmp_path, kept):
+@pytest.mark.parametrize(
+    ("kept", "other"), [(True, 39), (False, 40), (False, -1), (False, 2**63 - 1), (False, -(2**63))]
+)
+def test_files_that_change_between_plan_and_join_are_noticed(spark, seed, tmp_path, kept, other):
     path = tmp_path / "t.parquet"
     pq.write_table(table(list(range(40)), pa.int64(), seed), path)
     df = spark.read.parquet(str(path))
     joined = ek.join(df, df, "k", workers=64, scheme="heavy_light")
-    pq.write_table(table([2**57 - 1 if kept else 2**57, 3], pa.int64(), seed), path)
+    pq.write_table(table([39 if kept else other, 3], pa.int64(), seed), path)
     spark.catalog.refreshByPath(str(path))
-    if kept:
+    if kept:  # where all keys were from 0 to 39
         assert joined.count() == plain(df, df).count()
     else:
         with pytest.raises(Exception, match="have changed since"):
@@ -115,6 +138,18 @@ def test_keys_that_are_shifted_are_told_apart(start, workers, shift):
     packing = KeyAndRegion(workers)
     for first in start[:3]:
         assert packing.tells_apart(np.arange(first, first + 500, dtype=np.int64) << np.int64(shift))
+
+
+def test_large_keys_that_files_get_later_are_noticed(spark, seed, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(table([0, 2**40, 2**57 - 1, *range(40)], pa.int64(), seed), path)
+    df = spark.read.parquet(str(path))
+    plan = ek.plan(df, df, "k", workers=64, scheme="heavy_light")
+    assert plan.tree.local.packing == KeyAndRegion(64, checked=True)
+    pq.write_table(table([2**57, 3], pa.int64(), seed), path)
+    spark.catalog.refreshByPath(str(path))
+    with pytest.raises(Exception, match="have changed since"):
+        plan.execute().count()
 
 
 def test_keys_that_fold_to_the_same_are_not_packed(spark, tmp_path):

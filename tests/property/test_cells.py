@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenkeel import dealing
 from evenkeel.conditions import Attribute, Query
 from evenkeel.schemes.hypercube import CUBES, CubeProblem
 from evenkeel.schemes.hypercube.layout import cell_rows, in_pattern
@@ -98,7 +99,7 @@ def test_predicted_rows_are_what_arrives_where_all_values_are_known(scheme, prob
         if not len(keys):
             continue
         many = np.repeat(keys, SCALE, axis=0)
-        routed = layout.route(i, many, np.arange(len(many)))
+        routed = layout.route(i, many, dealing.number(np.arange(len(many))))
         arrived += np.bincount(np.mod(routed.region, layout.workers), minlength=layout.workers)
     assert arrived.sum() == pytest.approx(layout.predicted.rows_in.sum())
     # Rows that are spread by number differ by one a cell and block from an even division.

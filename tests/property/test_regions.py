@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenkeel import dealing
 from evenkeel.schemes import SCHEMES, Batch, Problem, scheme_named
 from evenkeel.stats import Axis, JoinStats, RangeStats, SideStats
 from evenkeel.types import SIDES, Exact
@@ -94,7 +95,7 @@ def test_a_million_rows_of_one_key_use_every_worker():
 def test_null_keys_are_spread():
     layout = scheme_named("heavy_light").fit(Problem(stats_of(np.array([1]), np.array([1])), "full", 8))
     n = 8000
-    nulls = Batch(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool), np.arange(n))
+    nulls = Batch(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool), dealing.number(np.arange(n)))
     counts = np.bincount(layout.route("left", nulls).region, minlength=8)
     assert counts.max() < 1.1 * n / 8
 

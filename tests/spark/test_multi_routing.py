@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenkeel as ek
+from evenkeel import dealing
 from evenkeel.schemes.hypercube import CUBES
 from evenkeel.spark.multi_exchange import cell_of, hashed, routed
 
@@ -39,7 +40,7 @@ def test_spark_routes_as_numpy_does(inputs, scheme):
         keys = [F.expr(k).alias(f"h{j}") for j, k in enumerate(hashed(bound, i))]
         table = bound.frames[i].select(*keys, F.monotonically_increasing_id().alias("n")).toArrow()
         hashes = np.stack([table[f"h{j}"].to_numpy() for j in range(len(keys))], axis=1)
-        mine = layout.route(i, hashes, table["n"].to_numpy())
+        mine = layout.route(i, hashes, dealing.number(table["n"].to_numpy()))
         theirs = sent.select(*keys, cell_of(i)).toArrow()
         got = sorted(zip(*(theirs[c].to_pylist() for c in theirs.column_names), strict=True))
         want = sorted((*hashes[r].tolist(), c) for r, c in zip(mine.row, mine.region, strict=True))

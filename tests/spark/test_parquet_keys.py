@@ -80,7 +80,7 @@ def test_composite_keys_and_null_safe_ones(spark, looks, monkeypatch, tmp_path, 
 
 
 def test_a_sample_of_many_rows_is_near_the_truth(spark, looks, monkeypatch, tmp_path, seed):
-    monkeypatch.setattr(statistics, "SAMPLE_ROWS", 4_000)
+    monkeypatch.setattr(statistics, "FILE_SAMPLE_ROWS", 4_000)
     keys = np.sort(zipf_keys(ROWS, KEYS, 1.1, seed))
     stats = ek.plan(stored(spark, tmp_path / "l", keys), dimension(spark), "k", workers=WORKERS).tree.stats.left
     assert len(looks) == 1  # the other side

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -79,8 +78,7 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     """Join inside the regions, without the unmatched copies: those say nothing of the row they are a copy of."""
     assert plan.chosen is not None and plan.local is not None
     layout, local = plan.chosen.layout, plan.local
-    with ThreadPoolExecutor(2) as pool:  # Spark takes a while to analyse each
-        sides = dict(zip(SIDES, pool.map(partial(_in_regions, join, plan, how), SIDES), strict=True))
+    sides = {s: _in_regions(join, plan, how, s) for s in SIDES}  # in two threads they wait for one another's Python
     on = F.expr(local.on(join.condition))
     if local.operator == "arrow":
         # Rows that must be kept are answered for by reconciliation alone.
@@ -100,7 +98,8 @@ def _in_regions(join: BoundJoin, plan: TwoWay, how: How, side: Side) -> RoutedIn
     layout, local = plan.chosen.layout, plan.local
     nulls = side in kept(how)
     copied = side in copied_sides(plan, how) and local.operator != "arrow"
-    routed = route(join, side, layout, plan.facts.stable_order[side], nulls, local.hash_bits, copied, local.packing)
+    stable = plan.facts.stable_order[side]
+    routed = route(join, side, layout, stable, nulls, local.hash_bits, copied, local.packing)
     if copied and how in SEMI:
         # Copies of these rows are answered for by reconciliation alone.
         routed = RoutedInput(routed.df.filter(f"{routed.copies} = 1"), side)

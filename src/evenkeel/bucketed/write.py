@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from evenkeel import dealing
 from evenkeel.bucketed import finish
 from evenkeel.bucketed.layout import (
     BucketLayout,
@@ -375,7 +376,7 @@ def _unit_sql(key: Sequence[str], layout: BucketLayout, row: str) -> str:
     at = {unit: i for i, unit in enumerate(layout.units())}
     nulls = layout.shards.get(NULL_BUCKET)
     first_null = at[NULL_BUCKET, nulls.first if nulls else 0]
-    alone = f"{first_null} + cast(pmod({row}, {nulls.count if nulls else 1}) AS int)"
+    alone = f"{first_null} + {dealing.slot_sql(row, nulls.count if nulls else 1)}"
     there = " AND ".join(f"{c} IS NOT NULL" for c in key)
     bucket = f"pmod(hash({', '.join(key)}), {layout.buckets})"
     cut = {b: s for b, s in layout.shards.items() if b != NULL_BUCKET and s.count > 1}
@@ -384,5 +385,5 @@ def _unit_sql(key: Sequence[str], layout: BucketLayout, row: str) -> str:
     counts = ",".join(str(cut[b].count if b in cut else 1) for b in range(layout.buckets))
     offsets = ",".join(str(at[b, cut[b].first + 1] if b in cut else 0) for b in range(layout.buckets))
     counts, offsets = (f"cast(split('{text}', ',') AS array<int>)[{bucket}]" for text in (counts, offsets))
-    shard = f"cast(pmod({row}, {counts}) AS int)"
+    shard = dealing.slot_sql(row, counts)
     return f"CASE WHEN NOT ({there}) THEN {alone} WHEN {shard} = 0 THEN {bucket} ELSE {offsets} + {shard} - 1 END"

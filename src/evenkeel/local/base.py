@@ -21,7 +21,12 @@ NUMBER_BITS = 31
 
 
 class Packing(Protocol):
-    """How one BIGINT takes the place of a row's key and of its region; all of it as SQL."""
+    """How one number takes the place of a row's key and of its region; all of it as SQL."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the number that rows are merged by differs wherever their keys do."""
+        ...
 
     def pack(self, key: str, region: str) -> str: ...
 
@@ -94,6 +99,10 @@ class Merging:
 
 REGION: dict[Side, str] = {"left": "_l_region", "right": "_r_region"}
 SAME_REGION = f"{REGION['left']} = {REGION['right']}"
+
+
+def long_sql(value: int) -> str:
+    return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
 
 
 def conjunction(*parts: str | None) -> str:

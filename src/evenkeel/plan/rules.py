@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
 from evenkeel.errors import SchemeNotApplicable, TooManyPairs
-from evenkeel.local import Bins, KeyAndRegion, MergeOnPacked, local_named
+from evenkeel.local import Bins, KeyAndRegion, KeyInNumber, MergeOnPacked, local_named
 from evenkeel.plan.bin_width import choose_bins
 from evenkeel.plan.cost import ROWS_A_SECOND, broadcast_cost, could_save, work
 from evenkeel.plan.nodes import Candidate, TwoWay
@@ -26,6 +27,8 @@ TASK_SECONDS = 2.0
 TASK_BYTES = 2**26
 """What regions that share a task may have together: work for two seconds, and what Spark's adaptive execution puts
 into one partition by default."""
+BUSY = 0.85
+"""Which part of the cores' time they have to fill: nine tasks on two cores do, three do not."""
 MOST_REGIONS = 2**16
 MOST_PAIRS = 3e11
 """Pairs a region that `auto` will check one by one: some hours."""
@@ -175,13 +178,13 @@ def choose_local(plan: TwoWay) -> TwoWay:
             several = len(condition.spans) > 1 and plan.facts.fits_arrow
             return replace(plan, local=local_named("inequalities" if several else "nested_loop"))
     per_row = float(np.sum(load.rows_out)) / max(1.0, float(np.sum(load.rows_in)))
-    if per_row > MOSTLY_OUTPUT:
-        return replace(plan, local=local_named("merge_on_key"))
     packing = _packing(plan)
-    return replace(plan, local=local_named("merge_on_hash") if packing is None else MergeOnPacked(packing))
+    if packing is not None and (packing.exact or per_row <= MOSTLY_OUTPUT):
+        return replace(plan, local=MergeOnPacked(packing))
+    return replace(plan, local=local_named("merge_on_key" if per_row > MOSTLY_OUTPUT else "merge_on_hash"))
 
 
-def _packing(plan: TwoWay) -> KeyAndRegion | None:
+def _packing(plan: TwoWay) -> KeyInNumber | KeyAndRegion | None:
     """Key and region in one number, where every key is known to fit and nothing else asks for it before the result."""
     assert plan.chosen is not None
     condition, by_type = plan.condition, plan.facts.key_bits
@@ -190,19 +193,28 @@ def _packing(plan: TwoWay) -> KeyAndRegion | None:
     if condition.residual or condition.equi[0].null_safe:
         return None
     read = [n for s in SIDES if plan.stats is not None and (n := plan.stats.of(s).numbers) is not None]
-    if by_type is None and len(read) < len(SIDES):
-        return None
-    packing = KeyAndRegion(plan.workers, checked=by_type is None)
-    bits = max(n.bits for n in read) if by_type is None else by_type
-    return packing if bits <= packing.key_bits and all(packing.tells_apart(n.some) for n in read) else None
+    ranges = []  # that hold every key, and whether it has to be checked that they do
+    if by_type is not None:
+        ranges.append((-(2 ** (by_type - 1)), 2 ** (by_type - 1) - 1, False))
+    if len(read) == len(SIDES):
+        some = [n for n in read if n.least <= n.most]
+        ranges.append((min((n.least for n in some), default=0), max((n.most for n in some), default=0), True))
+    for ends in ranges:
+        if (short := KeyInNumber(plan.workers, *ends)).fits:
+            return short
+    for least, most, checked in ranges:
+        long = KeyAndRegion(plan.workers, checked)
+        if long.fits(least, most) and all(long.tells_apart(n.some) for n in read):
+            return long
+    return None
 
 
 def share_tasks(plan: TwoWay) -> TwoWay:
     """Let small regions share tasks where Spark may do so by itself and there are fewer cores than regions.
 
     As many regions in each task: their number divides that of the regions, and a region goes to the task that its
-    number leaves as a remainder. A task for every core at the least. A join that hashes would hold all of them at once,
-    and one in bins copies rows that are not counted here.
+    number leaves as a remainder. A task for every core at the least, and no core idle for long while the last ones run.
+    A join that hashes would hold all of them at once, and one in bins copies rows that are not counted here.
     """
     facts, load = plan.facts, plan.chosen.layout.predicted if plan.chosen is not None else None
     if facts.cores is None or not facts.coalesces or load is None or plan.stats is None or not plan.needs_statistics:
@@ -214,8 +226,13 @@ def share_tasks(plan: TwoWay) -> TwoWay:
     size = max(facts.row_bytes.values()) * float(load.rows_in.sum())
     seconds = float(work(load, plan.condition).sum()) / ROWS_A_SECOND
     least = max(facts.cores, seconds / TASK_SECONDS, size / TASK_BYTES)
-    fewer = [n for n in range(1, plan.workers) if plan.workers % n == 0 and n >= least]
+    fewer = [n for n in range(ceil(least), plan.workers) if plan.workers % n == 0 and _busy(n, facts.cores) >= BUSY]
     return replace(plan, shared_tasks=min(fewer)) if fewer else plan
+
+
+def _busy(tasks: int, cores: int) -> float:
+    """Which part of the cores' time equal tasks fill, until the last has ended."""
+    return tasks / (ceil(tasks / cores) * cores)
 
 
 def check(plan: TwoWay) -> TwoWay:

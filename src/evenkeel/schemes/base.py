@@ -4,8 +4,8 @@
     layout.route(side, batch)   the regions of rows, in NumPy
     layout.route_expr(side)     the same as SQL, for Spark
 
-`key` is the 64-bit hash of the join key, NULL where the row can match nothing; `row` is a number
-that spreads the rows of one key: a function of the row, so that a retried task repeats its choice.
+`key` is the 64-bit hash of the join key, NULL where the row can match nothing; `row` is a number that spreads the
+rows of one key by its lowest bits (`dealing.py`): a function of the row, so that a retried task repeats its choice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from evenkeel import dealing
 from evenkeel.report import LoadReport
 from evenkeel.stats import JoinStats, RangeStats
 from evenkeel.types import Bool, Float64, How, Int64, Side
@@ -92,7 +93,7 @@ class RouteExpr:
     `region` is SQL with the places {key} and {row}; `explode(...)` in it copies the row. Two kinds of lookup go first:
 
     `table`   columns (h, slots, regions, copies), an entry for each copy of a key's rows; a row takes all entries of
-              its key, and of each the region at `row mod slots`: {hit} in `region`, or NULL.
+              its key, and of each the region of its slot: {hit} in `region`, or NULL.
     `bounds`  the row's range among them picks the list of its regions from `places`: `_places` in `region`. A row
               whose key is NULL or whose list is empty takes `lone` instead.
     """
@@ -102,6 +103,8 @@ class RouteExpr:
     bounds: Bounds | None = None
     places: tuple[tuple[int, ...], ...] = ()
     lone: str = ""
+    run: int = 0
+    """The logarithm of how many neighbouring rows of a key may go to one slot: to be read in a row again."""
 
 
 class Layout(Protocol):
@@ -135,12 +138,12 @@ class Scheme(Protocol):
 
 def spread(batch: Batch, workers: int) -> Int64:
     """By key hash where there is a key, else by row: NULL keys are spread, never piled up."""
-    return np.mod(np.where(batch.valid, batch.key, batch.row), workers)
+    return np.where(batch.valid, np.mod(batch.key, workers), dealing.slot(batch.row, workers))
 
 
 def spread_sql(workers: int) -> str:
     """Never NULL, as Spark can see: it takes a remainder for something that may be."""
-    return f"coalesce(cast(pmod(coalesce({{key}}, {{row}}), {workers}L) as int), 0)"
+    return f"coalesce(cast(pmod({{key}}, {workers}L) as int), {dealing.slot_sql('{row}', workers)})"
 
 
 TABLE_SCHEMA = pa.schema(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenkeel import dealing
 from evenkeel.report import LoadReport
 from evenkeel.schemes.base import Batch, Layout, Problem, Routed, RouteExpr
 from evenkeel.schemes.output import output_rows
@@ -27,12 +28,12 @@ class BroadcastLayout:
     def route(self, side: Side, batch: Batch) -> Routed:
         rows = np.arange(len(batch.key))
         if side != self.build:
-            return Routed(rows, np.mod(batch.row, self.workers))
+            return Routed(rows, dealing.slot(batch.row, self.workers))
         return Routed(np.repeat(rows, self.workers), np.tile(np.arange(self.workers), len(rows)))
 
     def route_expr(self, side: Side) -> RouteExpr:
         if side != self.build:
-            return RouteExpr(f"cast(pmod({{row}}, {self.workers}L) as int)")
+            return RouteExpr(dealing.slot_sql("{row}", self.workers))
         return RouteExpr(f"explode_outer(sequence(0, {self.workers - 1}))")
 
     def replicates(self, side: Side) -> bool:

@@ -23,6 +23,8 @@ from evenkeel.types import Float64, Int64
 
 FEW_CELLS = 64
 """Grids of up to this many cells are looked at first."""
+FINER = 4
+"""Cells that cost next to nothing are taken up to this many times those that are needed: each is a row in a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Shapes:
         if not len(fits):
             at = np.lexsort((shipped, top))[0]
         else:
-            cheap = fits[shipped[fits] <= shipped[fits].min() + self.spare]
+            least = fits[np.argmin(shipped[fits])]
+            cheap = fits[(shipped[fits] <= shipped[least] + self.spare) & (cells[fits] <= FINER * cells[least])]
             at = cheap[np.lexsort((shipped[cheap], -cells[cheap]))[0]]
         return (Grid(int(a[at]), int(b[at])), float(shipped[at])), bool(len(fits))

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from evenkeel import dealing
 from evenkeel.report import LoadReport, weight
 from evenkeel.schemes.base import (
     TABLE_SCHEMA,
@@ -37,12 +38,14 @@ from evenkeel.schemes.base import (
 )
 from evenkeel.schemes.grids import Grid, Shapes
 from evenkeel.schemes.output import output_rows
-from evenkeel.types import Float64, Int64, Side, preserved
+from evenkeel.types import SIDES, Float64, Int64, Side, preserved
 
 MOST_KEYS = 8192
 """Keys in a routing table at the most: a broadcast of some hundred kilobytes."""
 TAIL_NOISE = 0.01
 """How uneven hashing the tail may leave a region, as a part of the mean (one standard deviation)."""
+RUN_NOISE = 0.01
+"""How uneven dealing rows in runs may leave a region, as a part of the mean (one standard deviation)."""
 NEXT_TO_NOTHING = 0.02
 """How many rows more a key may ship for finer cells, as a part of a region's rows."""
 CEILINGS = (1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
@@ -58,6 +61,8 @@ class HeavyLightLayout:
     places: tuple[Int64, ...]
     """For each key the regions of its cells, row by row."""
     predicted: LoadReport | None = None
+    runs: tuple[int, int] = (0, 0)
+    """The logarithm of how many neighbouring rows of a key stay together, on the left and on the right."""
 
     def _targets(self, i: int, side: Side) -> list[Int64]:
         cells = self.places[i].reshape(self.grids[i].a, self.grids[i].b)
@@ -73,7 +78,7 @@ class HeavyLightLayout:
         for i in np.unique(at[known]):
             mine = rows[known & (at == i)]
             targets = self._targets(int(i), side)
-            slot = np.mod(batch.row[mine], len(targets))
+            slot = dealing.slot(batch.row[mine], len(targets))
             for s, regions in enumerate(targets):
                 chosen = mine[slot == s]
                 out_row.append(np.repeat(chosen, len(regions)))
@@ -85,13 +90,16 @@ class HeavyLightLayout:
             return RouteExpr(spread_sql(self.workers))
         slots = np.array([g.a if side == "left" else g.b for g in self.grids])
         copies = np.array([g.b if side == "left" else g.a for g in self.grids])
-        # Entry c of a key lists, slot by slot, where copy c of a row goes.
-        listed = np.concatenate([np.stack(self._targets(i, side), axis=1).ravel() for i in range(len(self.keys))])
+        # Entry c of a key lists, slot by slot, where copy c of a row goes: column c of the cells, row by row.
+        in_order = self.places if side == "right" else [
+            at if g.b == 1 else at.reshape(g.a, g.b).T.ravel() for at, g in zip(self.places, self.grids, strict=True)
+        ]  # fmt: skip
+        listed = np.concatenate(in_order)
         ends = np.concatenate([[0], np.cumsum(np.repeat(slots, copies))])
         regions = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(listed, pa.int32()))
         columns = (np.repeat(self.keys, copies), np.repeat(slots, copies), regions, np.repeat(copies, copies))
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, TABLE_SCHEMA, strict=True)], TABLE_SCHEMA)
-        return RouteExpr(f"coalesce({{hit}}, {spread_sql(self.workers)})", table)
+        return RouteExpr(f"coalesce({{hit}}, {spread_sql(self.workers)})", table, run=self.runs[SIDES.index(side)])
 
     def replicates(self, side: Side) -> bool:
         return any((g.b if side == "left" else g.a) > 1 for g in self.grids)
@@ -194,7 +202,18 @@ def _pack(problem: Problem, loads: _Loads, ceiling: float) -> tuple[HeavyLightLa
             heapq.heappush(heap, (at + weight(cell_in, cell_out), r))
         fitted = fitted and taken[-1][0] + weight(cell_in, cell_out) <= ceiling * (1 + 1e-9)
     report = LoadReport(rows_in, rows_out, problem.stats.input_rows, title="predicted, heavy_light")
-    return HeavyLightLayout(p, loads.keys, tuple(grids), tuple(places), report), fitted
+    return HeavyLightLayout(p, loads.keys, tuple(grids), tuple(places), report, _runs(loads, grids)), fitted
+
+
+def _runs(loads: _Loads, grids: list[Grid]) -> tuple[int, int]:
+    """Runs that may make a region heavier or lighter by `RUN_NOISE` of the mean, the keys being cut independently."""
+    a, b = (np.array([g.a for g in grids]), np.array([g.b for g in grids]))
+    harm = [
+        float(np.sqrt(np.sum(np.where(cut > 1, weight(1.0, partners / theirs), 0.0) ** 2)))
+        for cut, partners, theirs in ((a, loads.right, b), (b, loads.left, a))
+    ]
+    left, right = (dealing.longest_run(RUN_NOISE * loads.mean / h) if h else 0 for h in harm)
+    return left, right
 
 
 class _GridChoice:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from evenkeel import hashing
+from evenkeel import dealing, hashing
 from evenkeel.report import LoadReport, weight
 from evenkeel.schemes.base import Batch, Layout, Problem, Routed, RouteExpr
 from evenkeel.types import Float64, Int64, Side
@@ -41,7 +41,7 @@ class OneBucketLayout:
     def route(self, side: Side, batch: Batch) -> Routed:
         rows = np.arange(len(batch.row))
         if side == "left":
-            stripe = np.repeat(np.arange(len(self.stripes)), self.stripes)[np.mod(batch.row, self.workers)]
+            stripe = np.repeat(np.arange(len(self.stripes)), self.stripes)[dealing.slot(batch.row, self.workers)]
             copies = self.stripes[stripe]
             sent = np.repeat(rows, copies)
             offset = np.arange(len(sent)) - np.repeat(np.cumsum(copies) - copies, copies)
@@ -60,7 +60,7 @@ class OneBucketLayout:
         if len(regions) == 1:
             return RouteExpr(f"explode_outer({regions[0]})")
         stripes = np.repeat(np.arange(len(regions)), self.stripes)
-        stripe = f"array({', '.join(map(str, stripes))})[cast(pmod({{row}}, {self.workers}L) as int)]"
+        stripe = f"array({', '.join(map(str, stripes))})[{dealing.slot_sql('{row}', self.workers)}]"
         return RouteExpr(f"explode_outer(array({', '.join(regions)})[{stripe}])")
 
     def replicates(self, side: Side) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from evenkeel import hashing
+from evenkeel import dealing, hashing
 from evenkeel.report import LoadReport
 from evenkeel.schemes.base import Batch, Bounds, Routed, RouteExpr
 from evenkeel.schemes.tiling import Rectangle
@@ -54,11 +54,11 @@ class RangeLayout:
         flat = np.array([r for regions in lists for r in regions], dtype=np.int64)
         offset = np.arange(len(sent)) - np.repeat(np.cumsum(copies) - copies, copies)
         regions = flat[starts[slot[sent]] + offset] if len(sent) else np.empty(0, dtype=np.int64)
-        spread = np.mod(batch.row[alone], self.workers)
+        spread = dealing.slot(batch.row[alone], self.workers)
         return Routed(np.concatenate([sent, alone]), np.concatenate([regions, spread]))
 
     def route_expr(self, side: Side) -> RouteExpr:
-        lone = f"array(cast(pmod({{row}}, {self.workers}L) as int))"
+        lone = f"array({dealing.slot_sql('{row}', self.workers)})"
         return RouteExpr("explode_outer(_places)", bounds=self.bounds[side], places=self.regions[side], lone=lone)
 
     def replicates(self, side: Side) -> bool:

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from evenkeel import dealing
 from evenkeel.local import LocalJoin
-from evenkeel.local.base import NUMBER_BITS, REGION, Packing
+from evenkeel.local.base import NUMBER_BITS, REGION, Packing, long_sql
 from evenkeel.schemes import Bounds, Layout, RouteExpr
 from evenkeel.schemes.ranges import TIE_SQL
 from evenkeel.spark.binding import BoundJoin
@@ -78,28 +79,32 @@ def matchable_sql(join: BoundJoin, side: Side) -> str:
     return " AND ".join([*strict, *(f"({s.sql(side)}) IS NOT NULL" for s in join.condition.spans)]) or "true"
 
 
-def with_routing(join: BoundJoin, side: Side, stable: bool, keep_nulls: bool) -> tuple[DataFrame, str]:
+def with_routing(
+    join: BoundJoin, side: Side, stable: bool, keep_nulls: bool, run: int = 0
+) -> tuple[DataFrame, str]:
     """The input with its key hash in `_key`, and the SQL of the number that tells rows of one key apart."""
     df = join.side(side)
     if matchable_sql(join, side) != "true" and not keep_nulls:
         df = df.filter(matchable_sql(join, side))
-    return numbered(df, join.columns(side), stable, also=(f"{key_sql(join, side, not keep_nulls)} AS _key",))
+    also = (f"{key_sql(join, side, not keep_nulls)} AS _key",)
+    return numbered(df, join.columns(side), stable, also=also, run=run)
 
 
 def numbered(
-    df: DataFrame, columns: list[str], stable: bool, salt: str = "", also: tuple[str, ...] = ()
+    df: DataFrame, columns: list[str], stable: bool, salt: str = "", also: tuple[str, ...] = (), run: int = 0
 ) -> tuple[DataFrame, str]:
     """The input with a column `_row`, and the SQL of a number that tells its rows apart, the same when run again.
 
-    Equal rows of an input that does not repeat its order are told apart by their partition alone. `salt` is SQL that
-    keeps the number apart from a hash of the same columns. `also` are columns to add in the same step.
+    It deals rows to slots (`dealing.py`), in runs of 2 ** run neighbours where the input repeats its order. Equal rows
+    of one that does not are told apart by their partition alone. `salt` is SQL that keeps the number apart from a hash
+    of the same columns. `also` are columns to add in the same step.
     """
     if stable:
-        return df.selectExpr("*", *also, "monotonically_increasing_id() AS _row"), "_row"
+        return df.selectExpr("*", *also, "monotonically_increasing_id() AS _row"), dealing.number_sql("_row", run)
     steady = [quoted(f.name) for f in df.schema if f.name in columns and not contains_type(f.dataType, SHAKY)]
-    # Added, not hashed: equal rows of neighbouring partitions take neighbouring places. The mask leaves room to add.
-    content = f"(xxhash64({', '.join([salt] * bool(salt) + steady)}) & {2**62 - 1}L)" if steady else "0L"
-    return df.selectExpr("*", *also, "spark_partition_id() AS _row"), f"({content} + _row)"
+    # Added, not hashed: equal rows of partitions are dealt one after the other. The mask leaves room to add.
+    content = f"(xxhash64({', '.join([salt] * bool(salt) + steady)}) & {2**61 - 1}L)" if steady else "0L"
+    return df.selectExpr("*", *also, "spark_partition_id() AS _row"), f"({content} + _row * {dealing.STEP}L)"
 
 
 def route(
@@ -118,8 +123,8 @@ def route(
     tell from those that were. That is a row whose key is cut apart, and any row where rows are copied whatever their
     key is.
     """
-    df, row = with_routing(join, side, stable, keep_nulls)
     expr = layout.route_expr(side)
+    df, row = with_routing(join, side, stable, keep_nulls, expr.run)
     out = RoutedInput(df, side, packing)
     kept = [c for c in join.side(side).columns if packing is None or c not in join.key_columns(side)]
     copies = "2" if layout.replicates(side) else "1"
@@ -130,7 +135,7 @@ def route(
         df = with_places(join, side, df, expr, row, keep_nulls)
         copies = _copies_by_key(expr.bounds)
     p = layout.workers
-    hit = f"_regions[cast(pmod({row}, _slots) as int)]"
+    hit = f"_regions[{dealing.slot_sql(row, '_slots')}]"
     region = expr.region.format(key="_key", row=row, hit=hit)
     if region.startswith("explode"):  # a generator stands alone in its projection
         df = df.selectExpr("*", f"{region} AS _region")
@@ -224,7 +229,7 @@ def _above(bounds: Bounds, level: list[int], place: str) -> str:
         tie = literal([f"{int(bounds.tie[i])}L" for i in there])
         above = f"(_x > {x} OR (_x = {x} AND _tie >= {tie}))"
     if bounds.hash is not None:
-        key = literal([_long(int(bounds.hash[i])) for i in there])
+        key = literal([long_sql(int(bounds.hash[i])) for i in there])
         above = f"(_key > {key} OR (_key = {key} AND {above}))"
     return above if len(there) == len(level) else f"({place} < {len(there)} AND {above})"
 
@@ -241,17 +246,13 @@ def _double(value: float) -> str:
     return f"{float(value)!r}D" if np.isfinite(value) else f"double('{'-' if value < 0 else ''}Infinity')"
 
 
-def _long(value: int) -> str:
-    return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
-
-
 def _copies_by_key(bounds: Bounds) -> str:
     """How often a row is copied; at least two where rows of its key may go different ways."""
     cut = np.flatnonzero(bounds.tie > 0)
     keys = {(None if bounds.hash is None else int(bounds.hash[i]), float(bounds.x[i])) for i in cut}
     if not keys:
         return "size(_places)"
-    tests = [f"(_x = {_double(x)}" + (")" if h is None else f" AND _key = {_long(h)})") for h, x in sorted(keys)]
+    tests = [f"(_x = {_double(x)}" + (")" if h is None else f" AND _key = {long_sql(h)})") for h, x in sorted(keys)]
     return f"IF({' OR '.join(tests)}, greatest(size(_places), 2), size(_places))"
 
 
@@ -315,7 +316,7 @@ def region_of(routed: RoutedInput, workers: int) -> str:
 def is_copied(join: BoundJoin, side: Side, table: pa.Table) -> str:
     """Whether a row of this side has one of the keys that a routing table copies: hot ones, so they are not many."""
     keys = pc.unique(table.filter(pc.greater(table["copies"], 1))["h"])
-    return f"{key_sql(join, side)} IN ({', '.join(_long(k.as_py()) for k in keys)})" if len(keys) else "false"
+    return f"{key_sql(join, side)} IN ({', '.join(long_sql(k.as_py()) for k in keys)})" if len(keys) else "false"
 
 
 def _table(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -21,8 +21,9 @@ SEEN_ENOUGH = 16
 class WholeNumbers:
     """Keys that are single whole numbers, all of which were read."""
 
-    bits: int
-    """How many bits hold any of them, the sign included: exact."""
+    least: int
+    most: int
+    """The smallest and the largest: exact. Of no keys at all 0 and -1."""
     some: Int64
     """A few hundred, for estimates."""
 

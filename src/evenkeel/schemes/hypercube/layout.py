@@ -26,6 +26,7 @@ from itertools import product
 
 import numpy as np
 
+from evenkeel import dealing
 from evenkeel.report import LoadReport
 from evenkeel.schemes.base import Routed
 from evenkeel.stats import KeyGroups
@@ -126,8 +127,10 @@ class CubeLayout:
             here = np.flatnonzero(index == at)
             for block in self.blocks_of(relation, pattern) if len(here) else ():
                 place = np.zeros(len(here), dtype=np.int64)
-                for share, values in zip(block.sources(relation, mine), (*keys[here].T, row[here]), strict=True):
+                *shares, rows_share = block.sources(relation, mine)
+                for share, values in zip(shares, keys[here].T, strict=True):
                     place = place * share + np.mod(values, share)
+                place = place * rows_share + dealing.slot(row[here], rows_share)
                 listed = np.array(block.lists(relation, mine))[place]
                 rows.append(np.repeat(here, listed.shape[1]))
                 cells.append(listed.ravel())
@@ -171,12 +174,11 @@ def _positions(heavy: Int64, keys: Int64) -> Int64:
 
 def _place(shares: list[str]) -> str:
     """The place along the sources, as SQL: keys first, then the row."""
-    values = [*(f"{{{j}}}" for j in range(len(shares) - 1)), "{row}"]
+    by_key = [f"cast(pmod({{{j}}}, cast({share} as bigint)) as int)" for j, share in enumerate(shares[:-1])]
     place = ""
-    for share, value in zip(shares, values, strict=True):
+    for share, at in zip(shares, [*by_key, dealing.slot_sql("{row}", shares[-1])], strict=True):
         if share == "1":
             continue
-        at = f"cast(pmod({value}, cast({share} as bigint)) as int)"
         place = f"({place}) * {share} + {at}" if place else at
     return place or "0"
 
