@@ -36,7 +36,8 @@ def number_sql(row: str, run: int = 0) -> str:
 
 def number(n: Int64, partition: int = 0, run: int = 0) -> Int64:
     """The same in NumPy, for the rows `n` of a partition."""
-    return (n >> run & _BLOCKS) * STEP + (partition & _PARTITIONS) * PARTITION_STEP
+    found: Int64 = (n >> run & _BLOCKS) * STEP + (partition & _PARTITIONS) * PARTITION_STEP
+    return found
 
 
 def slot_sql(row: str, slots: str | int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -78,7 +79,8 @@ def region_join(join: BoundJoin, plan: TwoWay, how: How) -> RegionJoin:
     """Join inside the regions, without the unmatched copies: those say nothing of the row they are a copy of."""
     assert plan.chosen is not None and plan.local is not None
     layout, local = plan.chosen.layout, plan.local
-    sides = {s: _in_regions(join, plan, how, s) for s in SIDES}  # in two threads they wait for one another's Python
+    with ThreadPoolExecutor(2) as pool:  # Spark takes a while to analyse each
+        sides = dict(zip(SIDES, pool.map(partial(_in_regions, join, plan, how), SIDES), strict=True))
     on = F.expr(local.on(join.condition))
     if local.operator == "arrow":
         # Rows that must be kept are answered for by reconciliation alone.

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from evenkeel.conditions import Condition, Equi, Names, Theta, bound, parse_on
 from evenkeel.errors import AmbiguousColumn, IncomparableTypes, UnparsableCondition, UnusableBand
-from evenkeel.spark.inputs import case_matters, contains_type
+from evenkeel.spark.inputs import case_matters, contains_type, quoted
 from evenkeel.spark.positions import spans_of
 from evenkeel.types import SIDES, How, Side, kept
 
@@ -67,8 +67,10 @@ class BoundJoin:
         `computed` is SQL of columns that `joined` does not have, by their name.
         """
         shown = result_columns(self.names, self.condition, self.how, self.suffixes)
-        # Not `sql AS name`: Spark's parser would put values in for what looks like a variable in a name.
-        out = joined.selectExpr(*(computed.get(sql, sql) for _, sql in shown)).toDF(*(name for name, _ in shown))
+        if any("${" in name for name, _ in shown):  # Spark's parser would put values in for what looks like a variable
+            out = joined.selectExpr(*(computed.get(sql, sql) for _, sql in shown)).toDF(*(name for name, _ in shown))
+        else:
+            out = joined.selectExpr(*(f"{computed.get(sql, sql)} AS {quoted(name)}" for name, sql in shown))
         for name, sql in shown:
             if sql in computed and (metadata := self.side("left" if sql[1] == "l" else "right").schema[sql].metadata):
                 out = out.withMetadata(name, metadata)
